@@ -1,0 +1,34 @@
+# Short targets; each says what it does. `make demo` and `make test` work from a clean clone.
+VENV   := .venv
+PY     := $(VENV)/bin/python
+STAMP   = $(VENV)/.installed-$(1)
+PIP    := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test check bench debian-packages clean
+
+demo: $(call STAMP,demo)  ## a herd of real training jobs, then the same jobs metered
+	$(VENV)/bin/rampmeter demo
+
+test: $(call STAMP,dev) debian-packages check  ## everything that must hold before a change lands
+	$(PY) -m pytest
+
+check: $(call STAMP,dev)  ## types, style, who may import whom
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports --no-cache
+
+bench: $(call STAMP,dev)  ## measured promises, written to build/bench.json
+	$(PY) tests/benchmarks/run.py
+
+debian-packages:  ## the real servers that tests use (as root; otherwise those tests skip)
+	@sh tests/install-debian-packages.sh
+
+$(VENV)/.installed-%: pyproject.toml constraints.txt
+	@echo "rampmeter: installing into $(VENV) (extra: $*) ..."
+	@test -x $(PY) || python3 -m venv $(VENV)
+	@$(PIP) -e '.[$*]'
+	@touch $@
+
+clean:
+	rm -rf build dist

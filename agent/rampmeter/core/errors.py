@@ -1,0 +1,77 @@
+"""The one error tree, named by what the caller should do. A refusal to start is a value (Wait), never an error.
+
+RampmeterError
+├── ConfigError              fix the call, the file or the variable that the message names (commands exit with 2)
+├── CoordinatorUnavailable   nothing to do: the agent goes on at its safe rate and keeps asking
+├── RequestRefused           the coordinator read the request and said no; `reason` says why
+│   └── StaleAttempt         a newer attempt of this job exists: this process must stop saving
+├── ProtocolError            the other side speaks another version, or not our protocol at all
+├── LeaseLost                stop before the next chunk and ask for a new lease
+├── CommitError              this save is lost, the ones before stand; the next interval brings another
+└── RestoreError             nothing was loaded and no tensor was touched
+    ├── CorruptCheckpoint    this checkpoint is damaged; an older one may be whole
+    ├── ForeignCheckpoints   the root holds checkpoints of another writer: adopt them or say fresh=True
+    └── FormatTooNew         written by a newer major format: use a newer reader
+"""
+
+
+class RampmeterError(Exception):
+    """Base of everything that this project raises on purpose."""
+
+
+class ConfigError(RampmeterError):
+    """A setting is missing, ill-typed or out of range; the message names it."""
+
+
+class CoordinatorUnavailable(RampmeterError):
+    """No answer: not reachable, timed out, or answered 5xx."""
+
+
+class RequestRefused(RampmeterError):
+    """The coordinator answered 4xx. `reason` is a RefusalReason value, `field` the offending field if there is one."""
+
+    def __init__(self, message: str, *, status: int, reason: str, field: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.field = field
+
+
+class StaleAttempt(RequestRefused):
+    """A newer attempt of this job is known. `stored_attempt` is its number."""
+
+    def __init__(self, message: str, *, status: int, reason: str, stored_attempt: int) -> None:
+        super().__init__(message, status=status, reason=reason)
+        self.stored_attempt = stored_attempt
+
+
+class ProtocolError(RampmeterError):
+    """An answer that cannot be understood; the message names the field."""
+
+
+class LeaseLost(RampmeterError):
+    """The right to write has ended: expired, revoked, or superseded."""
+
+
+class CommitError(RampmeterError):
+    """A save did not become a checkpoint. `reason` is a short, bounded code (for example `enospc`)."""
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class RestoreError(RampmeterError):
+    """A restore that loaded nothing."""
+
+
+class CorruptCheckpoint(RestoreError):
+    """Sizes or digests do not match the manifest; the message names the file."""
+
+
+class ForeignCheckpoints(RestoreError):
+    """Checkpoints that this agent did not write stand under the root."""
+
+
+class FormatTooNew(RestoreError):
+    """The manifest carries a higher major format than this reader knows."""
