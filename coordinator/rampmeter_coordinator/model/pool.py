@@ -1,0 +1,52 @@
+"""What an operator says about one pool, and the times that follow from the lease length.
+
+Values only. The relations between the times are what keeps the pool within capacity (docs/architecture.md, "Times"):
+a safe rate is counted from last contact + 2 TTL - margin on, and usable by the agent from + 3 TTL on.
+"""
+
+from dataclasses import dataclass
+
+from rampmeter.core.messages import MARGIN_S
+
+HOLD_RENEWAL_S = 5.0
+HOLD_SLOT_S = 25.0
+HEARTBEAT_S = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolConfig:
+    """One shared storage target. `capacity_bytes_per_s` is what it sustains; `utilisation` (u) of it may be granted."""
+
+    name: str
+    capacity_bytes_per_s: int
+    utilisation: float = 0.8
+    ttl_s: float = 30.0
+    first_ttl_s: float = 10.0
+    safe_for_s: float = 4 * 3600.0
+    max_writers: int | None = None
+    max_jobs: int = 100_000
+
+    @property
+    def budget_bytes_per_s(self) -> int:
+        """u B: the most that may be granted in sum."""
+        return int(self.capacity_bytes_per_s * self.utilisation)
+
+    @property
+    def safe_after_s(self) -> float:
+        """Agent: the safe rate is usable this long after the receipt of its last answer."""
+        return 3.0 * self.ttl_s
+
+    @property
+    def safe_counted_after_s(self) -> float:
+        """Coordinator: the safe rate counts this long after the last contact."""
+        return 2.0 * self.ttl_s - MARGIN_S
+
+    @property
+    def answer_at_once_after_s(self) -> float:
+        """A job whose confirmed contact is older than this is answered at once, so that it can confirm."""
+        return HOLD_SLOT_S + 9.0
+
+    @property
+    def grace_s(self) -> float:
+        """How long after lost memory only holders are served: the longest lease that may be out there, and a margin."""
+        return max(self.ttl_s, self.first_ttl_s) + MARGIN_S

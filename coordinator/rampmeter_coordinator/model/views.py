@@ -1,0 +1,94 @@
+"""What people and metrics see of a pool: frozen copies, made on request. Times are ages or seconds from now."""
+
+from dataclasses import dataclass
+
+from rampmeter.core.messages import Fence, Kind, LeaseState, Plan, RateReason, WaitReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseView:
+    """One live lease."""
+
+    job_uid: str
+    job: str
+    fence: Fence
+    kind: Kind
+    state: LeaseState
+    bytes_per_s: int
+    reason: RateReason
+    expires_in_s: float
+    age_s: float
+    done_bytes: int
+    num_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView:
+    """One job as the coordinator knows it. `counted_bytes_per_s` is what it may be using now at most."""
+
+    job_uid: str
+    name: str
+    attempt: int
+    num_gpus: int
+    num_bytes: int | None
+    plan: Plan
+    contact_age_s: float
+    counted_bytes_per_s: int
+    waiting_for_s: float | None
+    wait_reason: WaitReason | None
+    step: int
+    committed_step: int | None
+    commit_age_s: float | None
+    stall_s: float | None
+    write_s: float | None
+    num_committed: int
+    num_failed: int
+    num_skipped: int
+    num_ungoverned: int
+    finished: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolView:
+    """One pool. `granted` is the sum of live rates, `counted` the most that may be in use, `achieved` what was measured."""
+
+    name: str
+    capacity_bytes_per_s: int
+    budget_bytes_per_s: int
+    granted_bytes_per_s: int
+    counted_bytes_per_s: int
+    achieved_bytes_per_s: int
+    price_gpu_s_per_byte: float
+    demand_bytes_per_s: float
+    num_jobs: int
+    num_waiting: int
+    num_leases: int
+    num_silent: int
+    in_grace: bool
+    grace_left_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Counters since the start of the ledger's memory, for metrics. All only grow."""
+
+    granted: int = 0
+    waited: int = 0
+    committed: int = 0
+    failed: int = 0
+    aborted: int = 0
+    expired: int = 0
+    revoked: int = 0
+    written_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineRow:
+    """One lease's rate from a moment on: who may write how fast since when. Seconds on the coordinator's clock."""
+
+    at_s: float
+    job_uid: str
+    job: str
+    fence: Fence
+    state: LeaseState
+    bytes_per_s: int
