@@ -1,0 +1,179 @@
+"""Turns written files into a checkpoint: the last step, and the only one that makes it count.
+
+Order: sizes on disk, block digests, directory synced, newest claim still ours, manifest, pointer. Until the manifest
+is in place the directory is a leftover that a later sweep removes; a failure here never leaves a manifest behind.
+"""
+
+import errno
+import logging
+import os
+import platform
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rampmeter.core.clock import Clock, SystemClock, wall_time
+from rampmeter.core.errors import CommitError, ConfigError, LeaseLost
+from rampmeter.files import replace_file, sync_directory
+from rampmeter.hashing import BLOCK_BYTES, DEFAULT_ALGORITHM, HashedFile, digest_of
+from rampmeter.layout import BLOCKS_NAME, MANIFEST_NAME, Claim, Root, StepName
+from rampmeter.manifest import (
+    FORMAT,
+    BlocksEntry,
+    Extras,
+    FileEntry,
+    LeaseRecord,
+    Manifest,
+    Timings,
+    Versions,
+)
+
+_log = logging.getLogger("rampmeter")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveRecord:
+    """What is known about a save before its first byte; fixed at the snapshot."""
+
+    job_uid: str
+    job: str
+    name: StepName
+    claim: Claim
+    parent: StepName | None
+    world_size: int
+    extras: Extras
+    config: dict[str, Any] | None
+    code_commit: str | None
+    torch_version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenFile:
+    """A file as its rank wrote and hashed it."""
+
+    rank: int
+    file: HashedFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlushRecord:
+    """What is known once all bytes are durable."""
+
+    written: tuple[WrittenFile, ...]
+    unchecked: tuple[str, ...]
+    timings: Timings
+    lease: LeaseRecord | None
+
+
+def commit(root: Root, record: SaveRecord, flush: FlushRecord, *, clock: Clock | None = None) -> Manifest:
+    """Commit the save; CommitError or OSError if it must not or cannot count, and then it does not."""
+    clock = clock or SystemClock()
+    directory = root.directory(record.name)
+    for item in flush.written:
+        _check_size(directory / item.file.name, item.file)
+    blocks = b"".join(item.file.blocks for item in flush.written)
+    replace_file(directory / BLOCKS_NAME, blocks, clock=clock)
+    sync_directory(root.path)
+    manifest = _manifest(record, flush, blocks)
+    _require_newest_claim(root, record.claim)
+    _put_manifest(root, record.name, manifest, clock)
+    try:
+        root.replace_latest(record.name)
+    except OSError as error:
+        _log.warning("checkpoint %s is committed, but the pointer stayed behind: %s", record.name, error)
+    return manifest
+
+
+def _check_size(path: Path, file: HashedFile) -> None:
+    found_bytes = path.stat().st_size
+    if found_bytes != file.num_bytes:
+        raise CommitError(
+            f"file {file.name} has {found_bytes} bytes on disk, {file.num_bytes} were written",
+            reason="size_mismatch",
+        )
+
+
+def _require_newest_claim(root: Root, claim: Claim) -> None:
+    newest = root.newest_claim()
+    if newest != claim:
+        found = "none" if newest is None else f"attempt {newest.number}"
+        raise CommitError(
+            f"attempt {claim.number} was superseded: the newest claim is {found}", reason="superseded"
+        )
+
+
+def _put_manifest(root: Root, name: StepName, manifest: Manifest, clock: Clock) -> None:
+    path = root.directory(name) / MANIFEST_NAME
+    try:
+        replace_file(path, manifest.to_json(), clock=clock)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def _manifest(record: SaveRecord, flush: FlushRecord, blocks: bytes) -> Manifest:
+    files = tuple(
+        FileEntry(
+            name=item.file.name,
+            num_bytes=item.file.num_bytes,
+            digest=item.file.digest,
+            algorithm=item.file.algorithm,
+            rank=item.rank,
+        )
+        for item in flush.written
+    )
+    algorithm = files[0].algorithm if files else DEFAULT_ALGORITHM
+    return Manifest(
+        format=FORMAT,
+        job_uid=record.job_uid,
+        job=record.job,
+        step=record.name.step,
+        attempt=record.name.attempt,
+        nonce=record.name.nonce,
+        parent=None if record.parent is None else str(record.parent),
+        world_size=record.world_size,
+        layout="dcp",
+        created=wall_time(),
+        files=files,
+        blocks=BlocksEntry(
+            name=BLOCKS_NAME,
+            num_bytes=len(blocks),
+            digest=digest_of(blocks, algorithm),
+            algorithm=algorithm,
+        ),
+        block_bytes=BLOCK_BYTES,
+        total_bytes=sum(file.num_bytes for file in files),
+        extras=record.extras,
+        config=record.config,
+        code_commit=record.code_commit,
+        container_digest=os.environ.get("RAMPMETER_CONTAINER_DIGEST"),
+        timings=flush.timings,
+        lease=flush.lease,
+        versions=Versions(
+            rampmeter=version("rampmeter"), torch=record.torch_version, python=platform.python_version()
+        ),
+        unchecked=flush.unchecked,
+    )
+
+
+_ERRNO_REASONS = frozenset(
+    {"enospc", "edquot", "eio", "efbig", "erofs", "eacces", "eperm", "enoent", "estale", "enomem", "emfile"}
+)
+_ABORT_REASONS = frozenset({"lease_lost", "superseded", "revoked", "no_progress", "rank_failed", "closing"})
+
+
+def reason_of(error: BaseException) -> str:
+    """A short code out of a bounded set for why a save failed."""
+    if isinstance(error, CommitError):
+        return error.reason
+    if isinstance(error, LeaseLost):
+        return str(error) if str(error) in _ABORT_REASONS else "lease_lost"
+    if isinstance(error, ConfigError):
+        return "bad_state"
+    if isinstance(error, MemoryError):
+        return "enomem"
+    if isinstance(error, OSError) and error.errno is not None:
+        name = errno.errorcode.get(error.errno, "").lower()
+        return name if name in _ERRNO_REASONS else "unknown"
+    return "unknown"

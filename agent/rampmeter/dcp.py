@@ -1,0 +1,278 @@
+"""The only module that touches torch.distributed.checkpoint: how our streams, digests and checks get into DCP.
+
+The extension point is the attribute `fs` of a file-system writer: it sees every byte of every file once, in order.
+Digests ride on the WriteResults that DCP gathers anyway; the commit happens in `finish`, so that a failure of it
+reaches all ranks. This module decides nothing about leases, commits or restore order, and runs no collective itself.
+"""
+
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future as ThreadFuture
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
+from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.metadata import (
+    BytesStorageMetadata,
+    Metadata,
+    TensorStorageMetadata,
+)
+from torch.distributed.checkpoint.planner import LoadPlan, SavePlan, SavePlanner, WriteItemType
+from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
+from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
+from torch.distributed.checkpoint.state_dict_saver import AsyncSaveResponse, async_save
+from torch.distributed.checkpoint.stateful import Stateful
+from torch.distributed.checkpoint.storage import WriteResult
+from torch.futures import Future
+
+from rampmeter.commit import WrittenFile
+from rampmeter.core.clock import Clock
+from rampmeter.core.errors import CommitError
+from rampmeter.finite import check_finite
+from rampmeter.hashing import HashedFile
+from rampmeter.manifest import Manifest
+from rampmeter.metered_fs import METADATA_NAME, MeteredFileSystem
+from rampmeter.throttle import Throttle
+from rampmeter.verification import ByteRange, Verifier
+
+__all__ = [
+    "BytesStorageMetadata",
+    "CheckedSavePlanner",
+    "Metadata",
+    "MeteredWriter",
+    "ReusedStager",
+    "StateDictOptions",
+    "Stateful",
+    "TensorStorageMetadata",
+    "VerifiedReader",
+    "cause_of",
+    "get_model_state_dict",
+    "get_optimizer_state_dict",
+    "load",
+    "metered",
+    "metered_writer",
+    "set_model_state_dict",
+    "set_optimizer_state_dict",
+    "start_save",
+]
+
+# A single process saves without a process group on purpose, at every interval.
+warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable")
+
+
+@dataclass(frozen=True)
+class HashedResult(WriteResult):
+    """A WriteResult that carries its rank's digests to the coordinator rank."""
+
+    files: tuple[HashedFile, ...] = ()
+    unchecked: tuple[str, ...] = ()
+
+
+class MeteredWriter:
+    """Mixin to stand before any writer with an `fs` attribute; see `metered`. Never overwrites a checkpoint.
+
+    `finish` is called with all written files and the names of unchecked tensors, on the coordinator rank, when all
+    bytes are durable: it commits, and what it raises fails the save on all ranks.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *args: Any,
+        throttle: Throttle,
+        finish: Callable[[Sequence[WrittenFile], Sequence[str]], None],
+        on_first_byte: Callable[[], None] = lambda: None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(path, *args, **kwargs)  # type: ignore[call-arg]
+        self.overwrite = False
+        self._finish = finish
+        self._metered = MeteredFileSystem(cast(Any, self).fs, throttle, on_first_byte)
+        self.fs = self._metered
+
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
+        """Writes this rank's files; raises the first error of their streams, not what was made of it above."""
+        try:
+            results = super().write_data(plan, planner).wait()  # type: ignore[misc]
+        except BaseException:
+            if self._metered.first_error is not None:
+                raise self._metered.first_error from None
+            raise
+        files = tuple(self._metered.hashed.values())
+        unchecked = tuple(getattr(planner, "unchecked", ()))
+        future: Future[list[WriteResult]] = Future()
+        future.set_result(_attach(results, files, unchecked))
+        return future
+
+    def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
+        """Writes `.metadata`, then hands all files over to be committed."""
+        super().finish(metadata=metadata, results=results)  # type: ignore[misc]
+        written: list[WrittenFile] = []
+        unchecked: list[str] = []
+        for rank, rank_results in enumerate(results):
+            for result in rank_results:
+                if isinstance(result, HashedResult):
+                    written += [WrittenFile(rank=rank, file=file) for file in result.files]
+                    unchecked += result.unchecked
+        _check_against_plan(results, {item.file.name: item.file for item in written})
+        written.append(WrittenFile(rank=0, file=self._metered.hashed[METADATA_NAME]))
+        self._finish(written, unchecked)
+
+
+def _attach(
+    results: list[WriteResult], files: tuple[HashedFile, ...], unchecked: tuple[str, ...]
+) -> list[WriteResult]:
+    if not results:
+        return results
+    first = HashedResult(
+        results[0].index,
+        results[0].size_in_bytes,
+        results[0].storage_data,
+        files=files,
+        unchecked=unchecked,
+    )
+    return [first, *results[1:]]
+
+
+def _check_against_plan(results: list[list[WriteResult]], files: dict[str, HashedFile]) -> None:
+    """Every item that DCP believes written lies inside a file that went through our streams."""
+    for result in (item for rank_results in results for item in rank_results):
+        place = result.storage_data
+        file = files.get(place.relative_path)
+        if file is None or place.offset + place.length > file.num_bytes:
+            raise CommitError(
+                f"file {place.relative_path} does not hold {result.index.fqn} as planned",
+                reason="size_mismatch",
+            )
+
+
+@cache
+def metered(writer_class: type) -> type:
+    """A writer class like `writer_class` whose files are paced, hashed and pushed out."""
+    return type(f"Metered{writer_class.__name__}", (MeteredWriter, writer_class), {})
+
+
+def metered_writer(
+    directory: Path,
+    *,
+    throttle: Throttle,
+    finish: Callable[[Sequence[WrittenFile], Sequence[str]], None],
+    on_first_byte: Callable[[], None],
+) -> FileSystemWriter:
+    """The writer for a directory on a mounted file system."""
+    kind = cast("Callable[..., FileSystemWriter]", metered(FileSystemWriter))
+    return kind(directory, throttle=throttle, finish=finish, on_first_byte=on_first_byte)
+
+
+class CheckedSavePlanner(DefaultSavePlanner):
+    """Looks at the staged values while planning: a NaN is found before any byte is written."""
+
+    def __init__(self, *, check: bool = True) -> None:
+        super().__init__()
+        self._check = check
+        self.unchecked: list[str] = []
+
+    def create_local_plan(self) -> SavePlan:
+        plan = super().create_local_plan()
+        for item in plan.items:
+            if item.type == WriteItemType.BYTE_IO:
+                continue
+            tensor = cast(torch.Tensor, self.resolve_data(item)).detach()
+            if not self._check or not check_finite(item.index.fqn, tensor):
+                self.unchecked.append(item.index.fqn)
+        return plan
+
+
+class VerifiedReader(FileSystemReader):
+    """Reads only what was verified: `.metadata` before it is unpickled, shards before a tensor is touched."""
+
+    def __init__(self, directory: Path, manifest: Manifest) -> None:
+        super().__init__(directory)
+        self._verifier = Verifier(directory, manifest)
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+        self._verifier.verify_file(METADATA_NAME)
+        return super().read_metadata(*args, **kwargs)
+
+    def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
+        ranges: dict[str, list[ByteRange]] = {}
+        for item in plan.items:
+            place = self.storage_data[item.storage_index]
+            part = ByteRange(offset_bytes=place.offset, num_bytes=place.length)
+            ranges.setdefault(place.relative_path, []).append(part)
+        self._verifier.verify_ranges(ranges)
+        return super().prepare_local_plan(plan)
+
+
+class ReusedStager(DefaultStager):
+    """A stager to keep for the whole run: its buffers are the price of the first save only."""
+
+    def __init__(self, clock: Clock) -> None:
+        with_device = torch.cuda.is_available()
+        super().__init__(
+            StagingOptions(
+                use_pinned_memory=with_device,
+                use_shared_memory=False,
+                use_async_staging=False,
+                use_non_blocking_copy=with_device,
+            )
+        )
+        self._clock = clock
+        self.last_stage_s = 0.0
+
+    def stage(self, state_dict: dict[str, Any], **kwargs: Any) -> Any:
+        before_s = self._clock.now()
+        staged = super().stage(state_dict, **kwargs)
+        self.last_stage_s = self._clock.now() - before_s
+        return staged
+
+
+def start_save(
+    state_dict: dict[str, Any],
+    *,
+    writer: FileSystemWriter,
+    planner: SavePlanner,
+    stager: DefaultStager,
+    process_group: torch.distributed.ProcessGroup | None,
+    single_process: bool,
+) -> ThreadFuture[Any]:
+    """Stage now, write in a thread. Returns when training may go on; the future fails with `cause_of` inside."""
+    response = async_save(
+        state_dict,
+        storage_writer=writer,
+        planner=planner,
+        async_stager=stager,
+        process_group=process_group,
+        no_dist=single_process,
+    )
+    if isinstance(response, AsyncSaveResponse):
+        return response.upload_completion
+    return response
+
+
+def load(state_dict: dict[str, Any], reader: FileSystemReader, *, single_process: bool) -> None:
+    """Load into `state_dict` in place; raises what a rank raised, not DCP's wrapping of it."""
+    try:
+        dcp_load(state_dict, storage_reader=reader, no_dist=single_process)
+    except CheckpointException as error:
+        raise cause_of(error) from error
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """The first rank's own exception if DCP wrapped it, else `error`."""
+    if isinstance(error, CheckpointException) and error.failures:
+        return error.failures[min(error.failures)][0]
+    return error

@@ -1,0 +1,259 @@
+"""One save from snapshot to commit, without ever holding training up for more than the staging.
+
+One save is in flight at a time; its buffers are kept for the next one. A save that fails or is aborted removes its own
+directory and reports a reason; nothing here raises into training, and nothing here deletes another save's files.
+"""
+
+import concurrent.futures
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+
+from rampmeter import dcp
+from rampmeter.commit import FlushRecord, SaveRecord, WrittenFile, commit, reason_of
+from rampmeter.core.clock import Clock, SystemClock
+from rampmeter.core.messages import Fence
+from rampmeter.files import remove_tree
+from rampmeter.layout import Claim, Root, StepName
+from rampmeter.manifest import Extras, LeaseRecord, Manifest, Timings
+from rampmeter.state import State, has_data_position, resolve, snapshot
+from rampmeter.throttle import FlowCounters, Throttle
+
+_log = logging.getLogger("rampmeter")
+_ABORT_LIMIT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveReport:
+    """How a save ended. `reason` is None exactly if it was committed; durations count from `begin`."""
+
+    step: int
+    directory: str
+    num_bytes: int  # of the checkpoint; of a failed save what had left the host
+    stage_s: float
+    stall_s: float
+    lead_s: float  # to the first byte in hand
+    write_s: float  # to durable, or to the end of a failed save
+    counters: FlowCounters
+    committed: bool
+    reason: str | None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Save:
+    """A save in flight. The training thread writes the durations of `begin`, the flush thread all else."""
+
+    name: StepName
+    throttle: Throttle
+    on_first_byte: Callable[[], None]
+    fence: Fence | None
+    begun_at_s: float
+    stage_s: float = 0.0
+    stall_s: float = 0.0
+    lead_s: float = 0.0
+    begun: threading.Event = field(default_factory=threading.Event)  # `begin` has noted its durations
+    manifest: Manifest | None = None
+    result: "Future[SaveReport]" = field(default_factory=Future)
+
+
+class Saver:
+    """Makes checkpoints of one attempt. Used by the training thread; reports come from the flush thread."""
+
+    def __init__(
+        self,
+        root: Root,
+        claim: Claim,
+        *,
+        job: str,
+        parent: StepName | None = None,
+        config: Mapping[str, Any] | None = None,
+        code_commit: str | None = None,
+        check_finite: bool = True,
+        clock: Clock | None = None,
+    ) -> None:
+        self._root = root
+        self._claim = claim
+        self._job = job
+        self._job_uid = root.ensure_job_uid()
+        self._parent = parent
+        self._config = None if config is None else dict(config)
+        self._code_commit = code_commit
+        self._check_finite = check_finite
+        self._clock = clock or SystemClock()
+        self._stager = dcp.ReusedStager(self._clock)
+        self._current: _Save | None = None
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether a save is still being written."""
+        return self._current is not None
+
+    def warm_up(self, state: State) -> None:
+        """Stage once and throw it away: pays for the buffers before the first save. Raises what a save would report."""
+        if self._current is None:
+            self._stager.stage(snapshot(state, step=0))
+
+    def begin(
+        self,
+        step: int,
+        state: State,
+        throttle: Throttle,
+        on_first_byte: Callable[[], None] = lambda: None,
+        lease: Fence | None = None,
+    ) -> "Future[SaveReport]":
+        """Take the snapshot and let a thread write it. Returns after the staging; never raises.
+
+        `throttle` must be new. `on_first_byte` is called once, from the flush thread. While another save is in flight
+        the answer is a report with the reason `in_flight`.
+        """
+        save = _Save(
+            name=StepName.fresh(step=step, attempt=self._claim.number),
+            throttle=throttle,
+            on_first_byte=on_first_byte,
+            fence=lease,
+            begun_at_s=self._clock.now(),
+        )
+        if self._current is not None:
+            save.result.set_result(self._report(save, "in_flight"))
+            return save.result
+        self._current = save
+        try:
+            upload = self._start(save, state)
+        except Exception as error:
+            self._end(save, error)
+        else:
+            save.stall_s = self._clock.now() - save.begun_at_s
+            save.begun.set()
+            upload.add_done_callback(lambda done: self._end(save, done.exception()))
+        return save.result
+
+    def close(self, limit_s: float) -> bool:
+        """Wait up to `limit_s` for the save in flight, then abort it. Says whether nothing was aborted."""
+        save = self._current
+        finished = True
+        if save is not None:
+            finished = _wait(save.result, limit_s)
+            if not finished:
+                save.throttle.abort("closing")
+                _wait(save.result, _ABORT_LIMIT_S)
+        self._stager.close()
+        return finished
+
+    def _start(self, save: _Save, state: State) -> "Future[Any]":
+        parts = resolve(state)
+        record = SaveRecord(
+            job_uid=self._job_uid,
+            job=self._job,
+            name=save.name,
+            claim=self._claim,
+            parent=self._parent,
+            world_size=1,
+            extras=Extras(data_position=has_data_position(parts), rng=True),
+            config=self._config,
+            code_commit=self._code_commit,
+            torch_version=torch.__version__,
+        )
+        writer = dcp.metered_writer(
+            self._root.directory(save.name),
+            throttle=save.throttle,
+            on_first_byte=partial(self._note_first_byte, save),
+            finish=partial(self._commit, save, record),
+        )
+        upload = dcp.start_save(
+            snapshot(parts, step=save.name.step),
+            writer=writer,
+            planner=dcp.CheckedSavePlanner(check=self._check_finite),
+            stager=self._stager,
+            process_group=None,
+            single_process=True,
+        )
+        save.stage_s = self._stager.last_stage_s
+        return upload
+
+    def _note_first_byte(self, save: _Save) -> None:
+        save.lead_s = self._clock.now() - save.begun_at_s
+        save.on_first_byte()
+
+    def _commit(
+        self,
+        save: _Save,
+        record: SaveRecord,
+        written: Sequence[WrittenFile],
+        unchecked: Sequence[str],
+    ) -> None:
+        save.throttle.end()
+        save.begun.wait(_ABORT_LIMIT_S)
+        counters = save.throttle.counters()
+        flush = FlushRecord(
+            written=tuple(written),
+            unchecked=tuple(unchecked),
+            timings=self._timings(save, counters),
+            lease=_lease_record(save.fence, counters),
+        )
+        save.manifest = commit(self._root, record, flush, clock=self._clock)
+
+    def _timings(self, save: _Save, counters: FlowCounters) -> Timings:
+        return Timings(
+            stage_s=save.stage_s,
+            stall_s=save.stall_s,
+            lead_s=save.lead_s,
+            write_s=self._clock.now() - save.begun_at_s,
+            throttled_s=counters.throttled_s,
+            blocked_s=counters.blocked_s,
+            busy_s=counters.busy_s,
+        )
+
+    def _end(self, save: _Save, error: BaseException | None) -> None:
+        """The save is over, one way or the other. Runs on the flush thread, or on the caller's if nothing started."""
+        save.throttle.end()
+        reason = None
+        if save.manifest is not None:
+            self._parent = save.name
+        else:
+            cause = dcp.cause_of(error) if error is not None else RuntimeError("no manifest was written")
+            reason = reason_of(cause)
+            _log.warning("step %d was not saved (%s): %s", save.name.step, reason, cause)
+            self._remove(save.name)
+        self._current = None
+        save.result.set_result(self._report(save, reason))
+
+    def _remove(self, name: StepName) -> None:
+        try:
+            remove_tree(self._root.directory(name))
+        except OSError as error:
+            _log.warning("the leftovers of %s stay until the next sweep: %s", name, error)
+
+    def _report(self, save: _Save, reason: str | None) -> SaveReport:
+        counters = save.throttle.counters()
+        manifest = save.manifest
+        return SaveReport(
+            step=save.name.step,
+            directory=str(save.name),
+            num_bytes=counters.done_bytes if manifest is None else manifest.total_bytes,
+            stage_s=save.stage_s,
+            stall_s=save.stall_s,
+            lead_s=save.lead_s,
+            write_s=self._clock.now() - save.begun_at_s,
+            counters=counters,
+            committed=manifest is not None,
+            reason=reason,
+        )
+
+
+def _lease_record(fence: Fence | None, counters: FlowCounters) -> LeaseRecord | None:
+    if fence is None:
+        return None
+    flush_s = counters.throttled_s + counters.blocked_s + counters.busy_s
+    mean = int(counters.done_bytes / flush_s) if flush_s > 0 else 0
+    return LeaseRecord(fence_epoch=fence.epoch, fence_counter=fence.counter, bytes_per_s=mean)
+
+
+def _wait(result: "Future[SaveReport]", limit_s: float) -> bool:
+    done, _ = concurrent.futures.wait([result], timeout=limit_s)
+    return bool(done)

@@ -1,0 +1,185 @@
+"""Holds one save to its lease: how many bytes may leave now, and where the time of the flush went.
+
+Rules: the bucket starts empty and never holds more than 0.25 s of the current rate; what was paid for a chunk stays
+paid when the rate changes, and nothing is ever written before it was paid for. Past the deadline the rate is 0 until a
+new one is set: a lapsed lease pauses, it does not run on. A throttle belongs to one save and is never reused.
+All methods may be called from any thread; no lock is held while sleeping or writing.
+"""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rampmeter.core.clock import Clock, SystemClock
+from rampmeter.core.errors import LeaseLost
+
+_KIB = 1024
+_MIB = 1024 * 1024
+_BURST_S = 0.25
+_LONGEST_SLEEP_S = 0.05
+_SMALLEST_CHUNK_BYTES = 64 * _KIB
+_LARGEST_CHUNK_BYTES = _MIB
+_SMALLEST_WINDOW_BYTES = _MIB
+_LARGEST_WINDOW_BYTES = 16 * _MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowCounters:
+    """One consistent reading of a flush. The three durations add up to the time since its first byte."""
+
+    done_bytes: int  # left the host
+    throttled_s: float  # asleep in the bucket
+    blocked_s: float  # in write, push-out, sync or close of the file
+    busy_s: float  # the rest: serialising, hashing, waiting for the CPU
+
+
+class Throttle:
+    """The cell that steers one save. The rate is 0 until `set_rate`: an armed lease writes nothing."""
+
+    def __init__(self, *, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._rate_bytes_per_s: int | None = 0
+        self._deadline_s: float | None = None
+        self._credit_bytes = 0.0
+        self._refilled_at_s = self._clock.now()
+        self._abort_reason: str | None = None
+        self._done_bytes = 0
+        self._throttled_s = 0.0
+        self._blocked_s = 0.0
+        self._blocked_since_s: float | None = None
+        self._begun_at_s: float | None = None
+        self._ended_at_s: float | None = None
+
+    def set_rate(self, bytes_per_s: int | None, deadline_s: float | None = None) -> None:
+        """Allow this many bytes per second from now on; None = unthrottled, 0 = paused.
+
+        `deadline_s` is a reading of the clock after which the rate is 0 again; None = no end.
+        """
+        if bytes_per_s is not None and bytes_per_s < 0:
+            raise ValueError(f"a rate is not negative (got {bytes_per_s} bytes/s)")
+        with self._lock:
+            now_s = self._clock.now()
+            self._refill(now_s)
+            if self._rate_bytes_per_s is None:
+                self._credit_bytes = 0.0
+            self._rate_bytes_per_s = bytes_per_s
+            self._deadline_s = deadline_s
+            self._credit_bytes = min(self._credit_bytes, _BURST_S * (bytes_per_s or 0))
+
+    def abort(self, reason: str) -> None:
+        """Let nothing more out; whoever takes or waits gets LeaseLost. The first reason stands."""
+        with self._lock:
+            self._abort_reason = self._abort_reason or reason
+
+    @property
+    def abort_reason(self) -> str | None:
+        with self._lock:
+            return self._abort_reason
+
+    def chunk_bytes(self) -> int:
+        """The largest piece to take at once: 0.25 s of the rate within 64 KiB and 1 MiB."""
+        return self._quarter_second(_SMALLEST_CHUNK_BYTES, _LARGEST_CHUNK_BYTES)
+
+    def window_bytes(self) -> int:
+        """How much may gather in the page cache before it is pushed out: within 1 MiB and 16 MiB."""
+        return self._quarter_second(_SMALLEST_WINDOW_BYTES, _LARGEST_WINDOW_BYTES)
+
+    def _quarter_second(self, smallest_bytes: int, largest_bytes: int) -> int:
+        with self._lock:
+            rate = self._rate_bytes_per_s
+        if rate is None:
+            return largest_bytes
+        return min(max(int(_BURST_S * rate), smallest_bytes), largest_bytes)
+
+    def take(self, num_bytes: int) -> None:
+        """Return when `num_bytes` may be written. Raises LeaseLost once the save was aborted."""
+        unpaid_bytes = float(num_bytes)
+        while True:
+            with self._lock:
+                sleep_s, unpaid_bytes = self._pay(unpaid_bytes)
+            if sleep_s is None:
+                return
+            self._sleep(sleep_s)
+
+    def _pay(self, unpaid_bytes: float) -> tuple[float | None, float]:
+        """Pay what can be paid now: how long to sleep (None = all is paid) and what is still unpaid."""
+        if self._abort_reason is not None:
+            raise LeaseLost(self._abort_reason)
+        now_s = self._clock.now()
+        self._begun_at_s = now_s if self._begun_at_s is None else self._begun_at_s
+        self._refill(now_s)
+        rate = self._rate_bytes_per_s
+        if rate == 0 or self._lapsed(now_s):
+            return _LONGEST_SLEEP_S, unpaid_bytes
+        if rate is None:
+            return None, 0.0
+        paid_bytes = min(self._credit_bytes, unpaid_bytes)
+        self._credit_bytes -= paid_bytes
+        unpaid_bytes -= paid_bytes
+        if unpaid_bytes <= 0:
+            return None, 0.0
+        return min(unpaid_bytes / rate, _LONGEST_SLEEP_S), unpaid_bytes
+
+    def _refill(self, now_s: float) -> None:
+        until_s = now_s if self._deadline_s is None else min(now_s, self._deadline_s)
+        rate = self._rate_bytes_per_s or 0
+        earned_bytes = max(0.0, until_s - self._refilled_at_s) * rate
+        self._credit_bytes = min(self._credit_bytes + earned_bytes, _BURST_S * rate)
+        self._refilled_at_s = now_s
+
+    def _lapsed(self, now_s: float) -> bool:
+        return self._deadline_s is not None and now_s >= self._deadline_s
+
+    def _sleep(self, duration_s: float) -> None:
+        before_s = self._clock.now()
+        self._clock.sleep(duration_s)
+        with self._lock:
+            self._throttled_s += self._clock.now() - before_s
+
+    @contextlib.contextmanager
+    def blocked(self) -> Iterator[None]:
+        """Counts the time inside as blocked in the file; a call that hangs shows while it hangs."""
+        self.begin_blocked()
+        try:
+            yield
+        finally:
+            self.end_blocked()
+
+    def begin_blocked(self) -> None:
+        with self._lock:
+            if self._blocked_since_s is None:
+                self._blocked_since_s = self._clock.now()
+
+    def end_blocked(self) -> None:
+        """Ends what `begin_blocked` began; harmless if nothing did."""
+        with self._lock:
+            if self._blocked_since_s is not None:
+                self._blocked_s += self._clock.now() - self._blocked_since_s
+                self._blocked_since_s = None
+
+    def add_done(self, num_bytes: int) -> None:
+        """Count bytes that left the host."""
+        with self._lock:
+            self._done_bytes += num_bytes
+
+    def end(self) -> None:
+        """The flush is over: the counters stand still from here."""
+        with self._lock:
+            self._ended_at_s = self._clock.now()
+
+    def counters(self) -> FlowCounters:
+        """All counters at one instant."""
+        with self._lock:
+            now_s = self._ended_at_s if self._ended_at_s is not None else self._clock.now()
+            blocked_s = self._blocked_s
+            if self._blocked_since_s is not None:
+                blocked_s += now_s - self._blocked_since_s
+            elapsed_s = 0.0 if self._begun_at_s is None else now_s - self._begun_at_s
+            return FlowCounters(
+                done_bytes=self._done_bytes,
+                throttled_s=self._throttled_s,
+                blocked_s=blocked_s,
+                busy_s=max(0.0, elapsed_s - self._throttled_s - blocked_s),
+            )

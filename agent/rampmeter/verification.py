@@ -1,0 +1,129 @@
+"""Proves that the bytes on disk are the bytes that were committed, before anybody uses them.
+
+Only what is asked for is read: whole files or the blocks that a range touches. Nothing here repairs, skips or guesses;
+the first thing that does not fit is raised as CorruptCheckpoint with the name of the file.
+"""
+
+import threading
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from rampmeter.core.errors import CorruptCheckpoint
+from rampmeter.hashing import digest_bytes, digest_of, new_hasher, num_blocks
+from rampmeter.manifest import FileEntry, Manifest
+
+_READ_BYTES = 1024 * 1024
+_NUM_THREADS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByteRange:
+    """A part of a file that somebody is about to read."""
+
+    offset_bytes: int
+    num_bytes: int
+
+
+class Verifier:
+    """Checks one checkpoint's directory against its manifest. Thread-safe."""
+
+    def __init__(self, directory: Path, manifest: Manifest) -> None:
+        self._directory = directory
+        self._manifest = manifest
+        self._local = threading.local()
+
+    def verify_sizes(self) -> None:
+        """All files are there with their sizes; no content is read."""
+        blocks = self._manifest.blocks
+        self._verify_size(blocks.name, blocks.num_bytes)
+        for file in self._manifest.files:
+            self._verify_size(file.name, file.num_bytes)
+
+    def verify_file(self, name: str) -> None:
+        """The whole content of one file."""
+        self.verify_ranges(
+            {name: [ByteRange(offset_bytes=0, num_bytes=self._manifest.entry(name).num_bytes)]}
+        )
+
+    def verify_all(self) -> None:
+        """Sizes, and the whole content of every file."""
+        self.verify_sizes()
+        self.verify_ranges(
+            {
+                file.name: [ByteRange(offset_bytes=0, num_bytes=file.num_bytes)]
+                for file in self._manifest.files
+            }
+        )
+
+    def verify_ranges(self, ranges: Mapping[str, Iterable[ByteRange]]) -> None:
+        """The blocks that these ranges touch, each read once, by two threads."""
+        expected = self._block_digests()
+        work = []
+        for name, parts in ranges.items():
+            entry = self._manifest.entry(name)
+            self._verify_size(name, entry.num_bytes)
+            touched = sorted(self._touched_blocks(entry, parts))
+            work += [(entry, index, expected[name][index]) for index in touched]
+        with ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="rampmeter-verify") as pool:
+            for _ in pool.map(lambda item: self._verify_block(*item), work):
+                pass
+
+    def _verify_size(self, name: str, expected_bytes: int) -> None:
+        try:
+            found_bytes = (self._directory / name).stat().st_size
+        except FileNotFoundError:
+            raise CorruptCheckpoint(f"file {name} is missing") from None
+        if found_bytes != expected_bytes:
+            raise CorruptCheckpoint(f"file {name} is {_difference(found_bytes - expected_bytes)}")
+
+    def _touched_blocks(self, entry: FileEntry, parts: Iterable[ByteRange]) -> set[int]:
+        size = self._manifest.block_bytes
+        touched: set[int] = set()
+        for part in parts:
+            end_bytes = part.offset_bytes + part.num_bytes
+            if end_bytes > entry.num_bytes:
+                raise CorruptCheckpoint(f"file {entry.name} ends before what is stored in it")
+            touched.update(range(part.offset_bytes // size, num_blocks(end_bytes, size)))
+        return touched
+
+    def _block_digests(self) -> dict[str, list[bytes]]:
+        """The expected digests of each file's blocks, from the side file, which is verified first."""
+        blocks = self._manifest.blocks
+        self._verify_size(blocks.name, blocks.num_bytes)
+        content = (self._directory / blocks.name).read_bytes()
+        if digest_of(content, blocks.algorithm) != blocks.digest:
+            raise CorruptCheckpoint(f"file {blocks.name} does not match its digest")
+        width = digest_bytes(blocks.algorithm)
+        digests = [content[at : at + width] for at in range(0, len(content), width)]
+        per_file = {}
+        for file in self._manifest.files:
+            count = num_blocks(file.num_bytes, self._manifest.block_bytes)
+            per_file[file.name], digests = digests[:count], digests[count:]
+        return per_file
+
+    def _verify_block(self, entry: FileEntry, index: int, expected: bytes) -> None:
+        hasher = new_hasher(entry.algorithm)
+        buffer = self._buffer()
+        left_bytes = self._manifest.block_bytes
+        with (self._directory / entry.name).open("rb", buffering=0) as stream:
+            stream.seek(index * self._manifest.block_bytes)
+            while left_bytes and (count := stream.readinto(buffer[:left_bytes])):
+                hasher.update(buffer[:count])
+                left_bytes -= count
+        if hasher.digest() != expected:
+            raise CorruptCheckpoint(f"file {entry.name} does not match its digest (block {index})")
+
+    def _buffer(self) -> memoryview:
+        """One reading buffer per thread: fresh memory for each read costs more than the hash."""
+        if not hasattr(self._local, "buffer"):
+            self._local.buffer = memoryview(bytearray(_READ_BYTES))
+        buffer: memoryview = self._local.buffer
+        return buffer
+
+
+def _difference(surplus_bytes: int) -> str:
+    count = abs(surplus_bytes)
+    unit = "byte" if count == 1 else "bytes"
+    return f"{count} {unit} {'too long' if surplus_bytes > 0 else 'short'}"
