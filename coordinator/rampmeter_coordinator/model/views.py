@@ -50,7 +50,7 @@ class JobView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolView:
-    """One pool. `granted` is the sum of live rates, `counted` the most that may be in use, `achieved` what was measured."""
+    """One pool. granted: sum of live rates; counted: the most that may be in use; achieved: what was measured."""
 
     name: str
     capacity_bytes_per_s: int

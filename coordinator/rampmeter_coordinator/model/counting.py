@@ -1,0 +1,111 @@
+"""How much of a pool one job may be using at most: the arithmetic of "never over capacity".
+
+Functions of one job's record and `now_s`; they read no clock and grant nothing. The rules and the measured reasons for
+them: a lowering counts only when confirmed; contact needs a confirmed answer; a silent job's safe rate counts from
+2 TTL - margin after contact on; a fenced attempt counts until it must have stopped.
+"""
+
+from rampmeter.core.messages import MARGIN_S
+from rampmeter_coordinator.model.pool import PoolConfig
+from rampmeter_coordinator.model.records import Job, OldShare
+
+ANSWER_ON_ITS_WAY_S = 60.0
+"""An answer that we sent may reach the agent this much later at most: longer than any client time-out."""
+
+
+def confirm(job: Job, ack: int) -> None:
+    """The agent says that the answer to `ack` is the last one that it applied: later ones are void, older replaced."""
+    if job.lease is not None:
+        applied = [offer for offer in job.lease.offers if offer.seq <= ack]
+        job.lease.offers = applied[-1:]
+    applied_safe = [offer for offer in job.safe_offers if offer.seq <= ack]
+    job.safe_offers = applied_safe[-1:]
+    if ack == job.answered_seq and ack > 0:
+        job.contact_s = job.answered_received_s
+
+
+def leased(job: Job, now_s: float) -> int:
+    """The largest rate that any unexpired offer of the job's lease allows."""
+    if job.lease is None:
+        return 0
+    return max((o.bytes_per_s for o in job.lease.offers if now_s < o.until_s), default=0)
+
+
+def lease_until(job: Job) -> float:
+    """When the last offer of the lease ends; 0 without one."""
+    return max((o.until_s for o in job.lease.offers), default=0.0) if job.lease else 0.0
+
+
+def issued_safe(job: Job) -> int:
+    """The largest safe rate that the job may believe in: what counts in the sum of issued safe rates."""
+    return max((o.bytes_per_s for o in job.safe_offers), default=0)
+
+
+def silent_from(job: Job, config: PoolConfig) -> float:
+    """From when on the job's safe rate counts, unless it confirms an answer before; 0 = already."""
+    return 0.0 if job.contact_s is None else job.contact_s + config.safe_counted_after_s
+
+
+def silent_until(job: Job, config: PoolConfig) -> float:
+    """From when on a silent job is ungoverned: its plan's safe rate has ended, we count it no more."""
+    last_s = max(job.contact_s or 0.0, job.answered_s, job.registered_s) + ANSWER_ON_ITS_WAY_S
+    return last_s + config.safe_after_s + config.safe_for_s
+
+
+def needs_contact(job: Job, config: PoolConfig, now_s: float) -> bool:
+    """Nothing was confirmed for so long that holding a request would let the job count as silent."""
+    return job.contact_s is None or now_s > job.contact_s + config.answer_at_once_after_s
+
+
+def is_silent(job: Job, config: PoolConfig, now_s: float) -> bool:
+    """The job may be using its safe rate."""
+    return not job.finished and silent_from(job, config) <= now_s < silent_until(job, config)
+
+
+def safe_counted(job: Job, config: PoolConfig, now_s: float) -> int:
+    """The safe rate to count now: the issued one of a silent job."""
+    return issued_safe(job) if is_silent(job, config, now_s) else 0
+
+
+def old_counted(job: Job, now_s: float) -> int:
+    """What fenced attempts of the job may still use."""
+    return sum(share.bytes_per_s for share in job.old_shares if now_s < share.until_s)
+
+
+def counted(job: Job, config: PoolConfig, now_s: float) -> int:
+    """The most that the job may be using now. An agent uses its lease or its safe rate, never both."""
+    return max(leased(job, now_s), safe_counted(job, config, now_s)) + old_counted(job, now_s)
+
+
+def fence_off(job: Job, config: PoolConfig, now_s: float) -> None:
+    """A newer attempt came: keep counting what the older one holds.
+
+    Its lease counts until it expires. Its safe rate counts for one TTL more: in fallback an agent reads the newest
+    claim in its root every TTL / 2, and the new attempt claimed before it registered.
+    """
+    shares = (
+        OldShare(bytes_per_s=leased(job, now_s), until_s=lease_until(job)),
+        OldShare(bytes_per_s=safe_counted(job, config, now_s), until_s=now_s + config.ttl_s + MARGIN_S),
+    )
+    job.old_shares += [share for share in shares if share.bytes_per_s]
+
+
+def forget_past(job: Job, now_s: float) -> None:
+    """Drop old shares whose time is over."""
+    job.old_shares = [share for share in job.old_shares if now_s < share.until_s]
+
+
+def rebase(job: Job, now_s: float, until_s: float) -> None:
+    """The record comes from another boot, whose times mean nothing here: the careful reading of each of them.
+
+    What was held may be held until `until_s`; nothing was confirmed; ages count from `now_s`.
+    """
+    for offer in job.lease.offers if job.lease else ():
+        offer.until_s = until_s
+    for share in job.old_shares:
+        share.until_s = until_s
+    if job.lease is not None:
+        job.lease.granted_s, job.lease.reported_s, job.lease.ready_by_s = now_s, None, None
+    job.registered_s = job.answered_s = job.answered_received_s = now_s
+    job.contact_s, job.queued_since_s = None, None
+    job.snapshot_s = None if job.snapshot_s is None else now_s

@@ -1,0 +1,232 @@
+"""The one entry point of a pool's decisions: a command goes in at `now_s`, replies and changes come out.
+
+Decides the order of things for every command: time first, then who speaks (attempt, seq), then what is confirmed, then
+the request itself, then what it means for the others. Reads no clock, does no I/O; the same code runs in production, in
+tests and in the simulator. A refused request changes nothing.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rampmeter.core.messages import (
+    Finish,
+    GoneReason,
+    Heartbeat,
+    LeaseState,
+    Noted,
+    Ready,
+    RefusalReason,
+    Register,
+    Release,
+    Renew,
+    Request,
+    SlotRequest,
+)
+from rampmeter_coordinator.model import counting, viewing
+from rampmeter_coordinator.model.commands import Changes, Command, Disconnected, Refusal, Reply
+from rampmeter_coordinator.model.leasing import Leasing
+from rampmeter_coordinator.model.pool import PoolConfig
+from rampmeter_coordinator.model.records import Job
+from rampmeter_coordinator.model.registry import Registry, stale
+from rampmeter_coordinator.model.state import PoolState
+from rampmeter_coordinator.model.views import JobView, LeaseView, PoolView, TimelineRow, Totals
+
+
+class Ledger:
+    """One pool. `grace_until_s` > 0: until then only holders are served."""
+
+    def __init__(self, state: PoolState) -> None:
+        self._state = state
+        self._registry = Registry(state)
+        self._leasing = Leasing(state, self._registry)
+        self._refreshed = not state.jobs
+        self._handlers: Mapping[type, Callable[[Job, Any, float], None]] = {
+            Register: self._register,
+            Heartbeat: self._heartbeat,
+            SlotRequest: self._leasing.ask,
+            Ready: self._leasing.ready,
+            Renew: self._leasing.renew,
+            Release: self._release,
+            Finish: self._finish,
+        }
+
+    @classmethod
+    def new(cls, config: PoolConfig, *, epoch: int, seed: int, grace_until_s: float) -> "Ledger":
+        """A pool without memory."""
+        return cls(PoolState(config, epoch=epoch, seed=seed, grace_until_s=grace_until_s))
+
+    @classmethod
+    def load(
+        cls,
+        config: PoolConfig,
+        *,
+        epoch: int,
+        seed: int,
+        records: Mapping[str, bytes],
+        meta: bytes,
+        grace_until_s: float,
+    ) -> "Ledger":
+        """A pool as a store kept it. With grace its times are of another boot, else they go on."""
+        state = PoolState(config, epoch=epoch, seed=seed, grace_until_s=grace_until_s)
+        state.restore(records, meta)
+        return cls(state)
+
+    def apply(self, command: Command, now_s: float) -> tuple[Reply, ...]:
+        """Decide. A request without a reply among the returned ones is held; a later call answers it."""
+        self._time_passes(now_s)
+        if isinstance(command, Request):
+            refusal = self._request(command, now_s)
+            if refusal is not None:
+                reply = Reply(job_uid=command.job_uid, attempt=command.attempt, seq=command.seq, body=refusal)
+                return (*self._state.take_replies(), reply)
+        elif isinstance(command, Disconnected):
+            self._disconnected(command)
+        self._leasing.rebalance(now_s)
+        return self._state.take_replies()
+
+    def take_changes(self) -> Changes:
+        """What a store must keep before the replies since the last call may go out."""
+        return self._state.take_changes()
+
+    def wake_at_s(self) -> float | None:
+        """When a Tick has something to do."""
+        return self._state.wake_at_s() if self._refreshed else 0.0
+
+    # -- order of things ---------------------------------------------------------------------------------------
+
+    def _time_passes(self, now_s: float) -> None:
+        if not self._refreshed:
+            self._state.refresh_all(now_s)
+            self._refreshed = True
+        if self._state.in_grace and now_s >= self._state.grace_until_s:
+            self._state.grace_until_s = 0.0
+        for job in self._state.take_due(now_s):
+            self._leasing.time_passed(job, now_s)
+
+    def _request(self, request: Request, now_s: float) -> Refusal | None:
+        if request.ack >= request.seq:
+            return _bad("ack", "must be below seq: it is the number of an earlier request")
+        job = self._state.jobs.get(request.job_uid)
+        if isinstance(request, Register):
+            refusal = self._registry.refusal_of(request, now_s)
+        else:
+            refusal = self._who_refused(job, request)
+        if refusal is not None:
+            return refusal
+        if job is not None and job.attempt == request.attempt and request.seq <= job.seq:
+            return self._known_seq(job, request)
+        if isinstance(request, Register):
+            job = self._registry.register(request, now_s)
+        assert job is not None
+        self._supersede(job)
+        counting.confirm(job, request.ack)
+        job.seq = request.seq
+        self._handlers[type(request)](job, request, now_s)
+        return None
+
+    def _known_seq(self, job: Job, request: Request) -> Refusal | None:
+        """The answer again, unchanged; nothing for the one that is held: whoever sent it again waits on."""
+        if request.seq == job.answered_seq:
+            self._state.replay(job)
+        elif job.held is None or request.seq != job.held.seq:
+            return _old_seq(job)
+        return None
+
+    def _who_refused(self, job: Job | None, request: Request) -> Refusal | None:
+        if job is not None and request.attempt < job.attempt:
+            return stale(job)
+        said_goodbye = job is not None and job.finished and request.seq != job.answered_seq
+        if job is None or request.attempt > job.attempt or said_goodbye:
+            return Refusal(
+                reason=RefusalReason.UNKNOWN_JOB,
+                status=404,
+                detail="this attempt of the job is not registered here: register it first",
+            )
+        fence = getattr(request, "fence", None)
+        if fence is not None:
+            holder = self._leasing.holder_of(fence)
+            if holder is not None and holder is not job:
+                return Refusal(
+                    reason=RefusalReason.FOREIGN_LEASE,
+                    status=409,
+                    detail="the lease with this fence belongs to another job",
+                    field="fence",
+                )
+        return None
+
+    def _supersede(self, job: Job) -> None:
+        self._state.refuse_held(
+            job,
+            Refusal(
+                reason=RefusalReason.SUPERSEDED,
+                status=409,
+                detail="a newer request of this job came while this one was held",
+            ),
+        )
+
+    def _disconnected(self, command: Disconnected) -> None:
+        job = self._state.jobs.get(command.job_uid)
+        if job is None or job.held is None:
+            return
+        if (job.attempt, job.held.seq) == (command.attempt, command.seq):
+            self._leasing.withdraw(job)
+
+    # -- requests that are noted -------------------------------------------------------------------------------
+
+    def _register(self, job: Job, request: Register, now_s: float) -> None:
+        self._note(job, request.seq, now_s)
+
+    def _heartbeat(self, job: Job, request: Heartbeat, now_s: float) -> None:
+        self._registry.heard(job, request, now_s)
+        self._note(job, request.seq, now_s)
+
+    def _release(self, job: Job, request: Release, now_s: float) -> None:
+        if job.lease is not None and job.lease.fence == request.fence:
+            self._leasing.end(job, LeaseState.RELEASED, GoneReason.RELEASED, now_s)
+        if job.ended_fence == request.fence:  # also a save whose lease had lapsed at its very end
+            self._registry.save_ended(job, request, now_s)
+            job.ended_fence = None
+        self._note(job, request.seq, now_s)
+
+    def _finish(self, job: Job, request: Finish, now_s: float) -> None:
+        if job.lease is not None:
+            self._leasing.end(job, LeaseState.RELEASED, GoneReason.RELEASED, now_s)
+        self._registry.finished(job)
+        self._note(job, request.seq, now_s, with_plan=False)
+
+    def _note(self, job: Job, seq: int, now_s: float, *, with_plan: bool = True) -> None:
+        plan = self._registry.plan_for(job, now_s) if with_plan else None
+        confirm = with_plan and counting.needs_contact(job, self._state.config, now_s)
+        noted = Noted(seq=seq, held_s=0.0, confirm=confirm, plan=plan)
+        self._state.reply(job, noted, now_s, now_s)
+
+    # -- views -------------------------------------------------------------------------------------------------
+
+    @property
+    def totals(self) -> Totals:
+        return self._state.totals
+
+    def pool_view(self, now_s: float) -> PoolView:
+        return viewing.pool_view(self._state, now_s)
+
+    def job_views(self, now_s: float) -> list[JobView]:
+        return [viewing.job_view(job, self._state.config, now_s) for job in self._state.jobs.values()]
+
+    def lease_views(self, now_s: float) -> list[LeaseView]:
+        return [viewing.lease_view(job, now_s) for job in self._state.live.values()]
+
+    def timeline(self) -> tuple[TimelineRow, ...]:
+        return tuple(self._state.timeline)
+
+
+def _bad(field: str, detail: str) -> Refusal:
+    return Refusal(reason=RefusalReason.BAD_REQUEST, status=422, detail=detail, field=field)
+
+
+def _old_seq(job: Job) -> Refusal:
+    return Refusal(
+        reason=RefusalReason.OLD_SEQ,
+        status=409,
+        detail=f"request {job.seq} of this attempt is already known; numbers only grow",
+        field="seq",
+    )

@@ -1,0 +1,126 @@
+"""What a job is told so that it can plan: interval, phase, safe rate and the reason. Pure.
+
+A plan is a forecast, never a permission: the lease decides who writes. The sum of issued safe rates stays within the
+capacity, so a newcomer may get less than its share at first and the rest with a later heartbeat.
+"""
+
+from dataclasses import replace
+
+from rampmeter.core import interval as formulas
+from rampmeter.core.fields import MAX_SECONDS
+from rampmeter.core.messages import Plan, PlanReason
+from rampmeter_coordinator.model.pool import HEARTBEAT_S, PoolConfig
+from rampmeter_coordinator.model.pricing import WRITE_FLOOR, Demand, Solution
+from rampmeter_coordinator.model.records import Job
+
+DEFAULT_STALL_S = 1.0
+"""Believed stall of a job that never saved and gave none."""
+
+SAFE_SHARE = 0.8
+"""r = b / (0.8 T): at its safe rate a job writes for 0.8 of its interval."""
+
+DEAD_BAND = 1.2
+"""A new interval inside [old / 1.2, old * 1.2] is not sent: it costs at most 1.7 % of the overhead."""
+
+LOST_AFTER_S = 600.0
+
+
+def cost_of(job: Job) -> float:
+    """C in seconds: the measured stall plus eps times the measured write time, cold-start figures until there are."""
+    stall_s = DEFAULT_STALL_S if job.learned.stall_s is None else job.learned.stall_s
+    return formulas.cost(
+        stall_s, job.learned.write_s or 0.0, formulas.DEFAULT_EPS, synchronous=job.synchronous
+    )
+
+
+def mtbf_of(job: Job) -> float:
+    """M in seconds: what the user gave, else the prior for its number of GPUs."""
+    return job.mtbf_s or formulas.prior_mtbf(job.num_gpus)
+
+
+def demand_of(job: Job) -> Demand:
+    """The job as pricing sees it. Unknown bytes ask for nothing until the first save tells."""
+    return Demand(
+        num_bytes=job.num_bytes or 0,
+        num_gpus=job.num_gpus,
+        cost_s=cost_of(job),
+        mtbf_s=mtbf_of(job),
+        write_s=job.learned.write_s or 0.0,
+        minimum_s=job.interval_min_s,
+        maximum_s=job.interval_max_s,
+    )
+
+
+def is_lost(job: Job, now_s: float) -> bool:
+    """Silent for so long that its demand counts no more."""
+    last_s = max(job.contact_s or 0.0, job.answered_s, job.registered_s)
+    return now_s - last_s > max(3.0 * job.plan.interval_s, LOST_AFTER_S)
+
+
+def chosen_interval(demand: Demand, solution: Solution) -> tuple[float, PlanReason]:
+    """T in seconds at the plan price, and what decided it."""
+    own_s = formulas.period(demand.cost_s, demand.mtbf_s)
+    priced_s = formulas.priced_period(
+        demand.cost_s, demand.mtbf_s, solution.price, demand.num_bytes, demand.num_gpus
+    )
+    interval_s, reason = priced_s, PlanReason.PRICE if priced_s > own_s else PlanReason.OWN_PERIOD
+    if demand.maximum_s is not None and interval_s > demand.maximum_s:
+        if solution.maxima_hold:
+            interval_s, reason = demand.maximum_s, PlanReason.OWN_PERIOD
+        else:
+            reason = PlanReason.BUDGET
+    if interval_s < demand.floor_s:
+        by_write = demand.floor_s == WRITE_FLOOR * demand.write_s
+        interval_s, reason = demand.floor_s, PlanReason.WRITE_FLOOR if by_write else PlanReason.MINIMUM
+    return min(interval_s, MAX_SECONDS), reason
+
+
+def blank_plan(config: PoolConfig) -> Plan:
+    """The plan number 0 of a job that has none yet; `replanned` makes the first one of it."""
+    return Plan(
+        number=0,
+        interval_s=formulas.MIN_INTERVAL_S,
+        phase_offset_s=0.0,
+        request_after_s=formulas.MIN_INTERVAL_S,
+        safe_bytes_per_s=0,
+        safe_after_s=config.safe_after_s,
+        safe_for_s=config.safe_for_s,
+        heartbeat_s=HEARTBEAT_S,
+        reason=PlanReason.OWN_PERIOD,
+        price_gpu_s_per_byte=0.0,
+    )
+
+
+def replanned(job: Job, solution: Solution, safe_room_bytes_per_s: int) -> Plan:
+    """The job's plan under new figures; the same object where nothing that matters has changed.
+
+    `safe_room_bytes_per_s` bounds its safe rate, so that the sum of all that are issued stays within the capacity.
+    """
+    demand = demand_of(job)
+    interval_s, reason = chosen_interval(demand, solution)
+    old = job.plan
+    if old.number and old.interval_s / DEAD_BAND <= interval_s <= old.interval_s * DEAD_BAND:
+        interval_s, reason = old.interval_s, old.reason
+    safe_bytes_per_s = min(wanted_safe_rate(job, interval_s), safe_room_bytes_per_s)
+    if old.number and interval_s == old.interval_s and safe_bytes_per_s == old.safe_bytes_per_s:
+        return old
+    return replace(
+        old,
+        number=old.number + 1,
+        interval_s=interval_s,
+        phase_offset_s=old.phase_offset_s * interval_s / old.interval_s,
+        request_after_s=_request_after(demand, interval_s),
+        safe_bytes_per_s=safe_bytes_per_s,
+        reason=reason,
+        price_gpu_s_per_byte=solution.price,
+    )
+
+
+def wanted_safe_rate(job: Job, interval_s: float) -> int:
+    """The safe rate that goes with an interval, before the sum of all is looked at."""
+    return int((job.num_bytes or 0) / (SAFE_SHARE * interval_s))
+
+
+def _request_after(demand: Demand, interval_s: float) -> float:
+    own_s = max(formulas.period(demand.cost_s, demand.mtbf_s), demand.floor_s)
+    return min(own_s, interval_s)

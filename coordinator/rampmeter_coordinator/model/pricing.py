@@ -1,0 +1,100 @@
+"""The price of a byte: the smallest at which what all jobs ask fits the budget (design: Interval).
+
+T_i(price) = max(h W_i, period(C_i + price b_i / n_i, M_i)); the price is the smallest >= 0 with sum b_i / T_i <= u B,
+found by bisection. The demand falls with the price, so the answer is unique. Vectorised twin of
+`rampmeter.core.interval`; a test keeps them equal. Pure: arrays in, numbers out.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from rampmeter.core.interval import EXACT_FROM, MIN_INTERVAL_S
+
+WRITE_FLOOR = 1.25
+"""h: an interval is at least this many write times, else writes queue and the run degrades to synchronous."""
+
+HIGHEST_PRICE = 1e6
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What pricing needs of one job. `minimum_s` is hard, `maximum_s` a wish of its user."""
+
+    num_bytes: int
+    num_gpus: int
+    cost_s: float
+    write_s: float
+    mtbf_s: float
+    minimum_s: float | None
+    maximum_s: float | None
+
+    @property
+    def floor_s(self) -> float:
+        """The lower bound of the interval: the write floor, the user's minimum, and never below a second."""
+        return max(WRITE_FLOOR * self.write_s, self.minimum_s or 0.0, MIN_INTERVAL_S)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solution:
+    """The plan price in GPU-seconds per byte, and whether the users' wishes for short intervals fit the budget."""
+
+    price: float
+    maxima_hold: bool
+
+
+def solve(demands: Sequence[Demand], budget_bytes_per_s: float) -> Solution:
+    """The smallest price that fits; wishes for shorter intervals are dropped where they alone exceed the budget."""
+    columns = _Columns(demands)
+    for with_maxima in (True, False):
+        price = _smallest(partial(columns.demand, with_maxima=with_maxima), budget_bytes_per_s)
+        if price is not None:
+            return Solution(price=price, maxima_hold=with_maxima)
+    return Solution(price=HIGHEST_PRICE, maxima_hold=False)
+
+
+def _smallest(demand: Callable[[float], float], budget_bytes_per_s: float) -> float | None:
+    if demand(0.0) <= budget_bytes_per_s:
+        return 0.0
+    low, high = 0.0, 1e-12
+    while demand(high) > budget_bytes_per_s:
+        low, high = high, high * 4.0
+        if high > HIGHEST_PRICE:
+            return None
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if demand(middle) > budget_bytes_per_s else (low, middle)
+    return high
+
+
+class _Columns:
+    def __init__(self, demands: Sequence[Demand]) -> None:
+        def column(values: Sequence[float]) -> Floats:
+            return np.array(values, dtype=np.float64)
+
+        self._num_bytes = column([d.num_bytes for d in demands])
+        self._num_gpus = column([d.num_gpus for d in demands])
+        self._cost_s = column([d.cost_s for d in demands])
+        self._mtbf_s = column([d.mtbf_s for d in demands])
+        self._floor_s = column([d.floor_s for d in demands])
+
+        self._maximum_s = column([d.maximum_s or np.inf for d in demands])
+
+    def demand(self, price: float, with_maxima: bool) -> float:
+        cost = self._cost_s + price * self._num_bytes / self._num_gpus
+        chosen = _period(cost, self._mtbf_s)
+        if with_maxima:
+            chosen = np.minimum(chosen, self._maximum_s)
+        return float(np.sum(self._num_bytes / np.maximum(self._floor_s, chosen)))
+
+
+def _period(cost_s: Floats, mtbf_s: Floats) -> Floats:
+    young = np.sqrt(2.0 * cost_s * mtbf_s)
+    half = cost_s / (2.0 * mtbf_s)
+    daly = np.where(half >= 1.0, mtbf_s, young * (1.0 + np.sqrt(half) / 3.0 + half / 9.0) - cost_s)
+    return np.where(cost_s > EXACT_FROM * mtbf_s, daly, young)

@@ -1,0 +1,193 @@
+"""Who the jobs are: registration, attempts, heartbeats, ends, plans, and what is learned from their saves.
+
+A job is known by its uid; a newer attempt fences the older. Grants nothing.
+"""
+
+from dataclasses import replace
+from itertools import islice
+
+from rampmeter.core import phase
+from rampmeter.core.messages import Heartbeat, Outcome, Plan, RefusalReason, Register, Release
+from rampmeter_coordinator.model import counting, planning, pricing
+from rampmeter_coordinator.model.commands import Refusal
+from rampmeter_coordinator.model.records import Job, SafeOffer
+from rampmeter_coordinator.model.state import PoolState
+
+SOLVE_EVERY_S = 2.0
+"""The plan price is solved again at most this often; a plan is a forecast and may be a little old."""
+
+WEIGHT_OF_NEW = 0.3
+"""Weight of a new sample in a smoothed figure."""
+
+NUM_PHASES_COMPARED = 64
+
+
+class Registry:
+    """The jobs of one pool and their plans."""
+
+    def __init__(self, state: PoolState) -> None:
+        self._state = state
+        self._solved_s = float("-inf")
+        self._inputs_moved = True
+
+    # -- registration ------------------------------------------------------------------------------------------
+
+    def refusal_of(self, request: Register, now_s: float) -> Refusal | None:
+        """Why this attempt may not register, if so."""
+        job = self._state.jobs.get(request.job_uid)
+        if job is None:
+            return None if self._has_room(now_s) else _too_many(self._state.config.max_jobs)
+        newer = request.attempt > job.attempt
+        same = request.attempt == job.attempt and request.claim == job.claim
+        return None if newer or same else stale(job)
+
+    def register(self, request: Register, now_s: float) -> Job:
+        """Make the attempt the newest of its job, or find it so already. The answer is the caller's."""
+        job = self._state.jobs.get(request.job_uid)
+        if job is None:
+            job = self._state.jobs[request.job_uid] = self._new_job(request, now_s)
+        elif request.attempt > job.attempt:
+            self._new_attempt(job, request, now_s)
+        job.finished = False
+        self._take_figures(job, request)
+        self._inputs_moved = True
+        return job
+
+    def _new_job(self, request: Register, now_s: float) -> Job:
+        held_before = SafeOffer(seq=0, number=0, bytes_per_s=request.safe_bytes_per_s)
+        return Job(
+            uid=request.job_uid,
+            name=request.name,
+            attempt=request.attempt,
+            claim=request.claim,
+            num_gpus=request.num_gpus,
+            registered_s=now_s,
+            plan=planning.blank_plan(self._state.config),
+            safe_offers=[held_before],
+        )
+
+    def _new_attempt(self, job: Job, request: Register, now_s: float) -> None:
+        counting.fence_off(job, self._state.config, now_s)
+        self._state.refuse_held(job, stale(job))
+        self._state.live.pop(job.uid, None)
+        job.lease, job.ended_fence, job.queued_since_s = None, None, None
+        job.attempt, job.claim, job.registered_s = request.attempt, request.claim, now_s
+        job.seq = job.answered_seq = job.num_not_ready = 0
+        job.answer, job.contact_s, job.snapshot_s = None, None, None
+        job.safe_offers = [SafeOffer(seq=0, number=0, bytes_per_s=request.safe_bytes_per_s)]
+        job.plan = replace(planning.blank_plan(self._state.config), number=0)
+
+    @staticmethod
+    def _take_figures(job: Job, request: Register) -> None:
+        job.name, job.num_gpus, job.synchronous = request.name, request.num_gpus, request.synchronous
+        job.mtbf_s, job.restart_s = request.mtbf_s, request.restart_s
+        job.interval_min_s, job.interval_max_s = request.interval_min_s, request.interval_max_s
+        if job.num_committed == 0:  # cold start; what was measured is never overwritten by what is believed
+            job.num_bytes = request.num_bytes
+            job.learned.stall_s, job.learned.write_s = request.stall_s, request.write_s
+
+    def _has_room(self, now_s: float) -> bool:
+        jobs = self._state.jobs
+        if len(jobs) < self._state.config.max_jobs:
+            return True
+        for job in jobs.values():
+            if counting.counted(job, self._state.config, now_s) == 0 and (
+                job.finished or planning.is_lost(job, now_s)
+            ):
+                self._state.remove(job)
+                return True
+        return False
+
+    # -- plans -------------------------------------------------------------------------------------------------
+
+    def plan_for(self, job: Job, now_s: float) -> Plan | None:
+        """The plan to send with the next answer; None while the job has confirmed the newest."""
+        self._solve(now_s)
+        first = job.plan.number == 0
+        job.plan = planning.replanned(job, self._state.solution, self._state.safe_room_for(job))
+        if first:
+            job.plan = replace(job.plan, phase_offset_s=self._draw_offset(job, now_s))
+        known = [offer.number for offer in job.safe_offers]
+        return None if known == [job.plan.number] else job.plan
+
+    def _draw_offset(self, job: Job, now_s: float) -> float:
+        recent = islice(reversed(self._state.jobs.values()), NUM_PHASES_COMPARED)
+        others = [_due_in(other, now_s) for other in recent if other is not job and not other.finished]
+        return phase.draw_offset(job.plan.interval_s, others, self._state.rng)
+
+    def _solve(self, now_s: float) -> None:
+        if not self._inputs_moved or now_s < self._solved_s + SOLVE_EVERY_S:
+            return
+        jobs = self._state.jobs.values()
+        demands = [
+            planning.demand_of(job) for job in jobs if not job.finished and not planning.is_lost(job, now_s)
+        ]
+        self._state.solution = pricing.solve(demands, self._state.config.budget_bytes_per_s)
+        self._solved_s, self._inputs_moved = now_s, False
+
+    # -- what jobs tell ----------------------------------------------------------------------------------------
+
+    def heard(self, job: Job, request: Heartbeat, now_s: float) -> None:
+        """Take in a heartbeat."""
+        job.step = request.step
+        job.num_skipped, job.num_failed = request.num_skipped, request.num_failed
+        job.num_ungoverned = request.num_ungoverned
+        if request.committed_step is not None:
+            job.committed_step = request.committed_step
+        if request.commit_age_s is not None:
+            job.snapshot_s = now_s - request.commit_age_s
+
+    def save_ended(self, job: Job, request: Release, now_s: float) -> None:
+        """Count a save and learn from it; an aborted or failed one teaches nothing."""
+        if request.outcome is not Outcome.COMMITTED:
+            self._state.count("failed" if request.outcome is Outcome.FAILED else "aborted")
+            return
+        self._state.count("committed")
+        self._state.count("written_bytes", request.done_bytes)
+        job.num_committed += 1
+        job.num_bytes = request.done_bytes
+        job.committed_step = request.step
+        job.step = max(job.step, request.step or 0)
+        job.snapshot_s = now_s - (request.write_s or 0.0)
+        learned = job.learned
+        learned.stall_s = _smoothed(learned.stall_s, request.stall_s)
+        learned.write_s = _smoothed(learned.write_s, request.write_s)
+        learned.lead_s = _smoothed(learned.lead_s, request.lead_s)
+        learned.num_samples += 1
+        self._inputs_moved = True
+
+    def finished(self, job: Job) -> None:
+        """The attempt has said goodbye and promised to write no more."""
+        job.finished = True
+        job.safe_offers, job.queued_since_s = [], None
+        self._inputs_moved = True
+
+
+def stale(job: Job) -> Refusal:
+    """A newer attempt is known."""
+    return Refusal(
+        reason=RefusalReason.STALE_ATTEMPT,
+        status=409,
+        detail=f"attempt {job.attempt} of this job is registered by another claim; "
+        "stop saving, or claim the next attempt in the root and register that",
+        stored_attempt=job.attempt,
+    )
+
+
+def _too_many(max_jobs: int) -> Refusal:
+    detail = (
+        f"the pool already has {max_jobs} jobs, none of them finished or lost; raise max_jobs or finish some"
+    )
+    return Refusal(reason=RefusalReason.TOO_MANY_JOBS, status=503, detail=detail)
+
+
+def _due_in(job: Job, now_s: float) -> float:
+    if job.snapshot_s is None:
+        return job.registered_s + job.plan.phase_offset_s - now_s
+    return job.snapshot_s + job.plan.interval_s - now_s
+
+
+def _smoothed(old: float | None, new: float | None) -> float | None:
+    if new is None or old is None:
+        return old if new is None else new
+    return old + WEIGHT_OF_NEW * (new - old)

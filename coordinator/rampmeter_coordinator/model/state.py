@@ -1,0 +1,240 @@
+"""The whole memory of one pool, its running sums and its timers; every change to a job is announced with `touch`.
+
+Keeps the sums that a decision needs (what silent jobs may use, issued safe rates) up to date in constant time, so that
+no decision walks over all jobs. Decides nothing: `leasing` and `registry` do.
+"""
+
+import heapq
+import json
+import math
+import random
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+
+from rampmeter.core.messages import AnyAnswer, Fence
+from rampmeter_coordinator.model import counting
+from rampmeter_coordinator.model.commands import Changes, Refusal, Reply
+from rampmeter_coordinator.model.pool import PoolConfig
+from rampmeter_coordinator.model.pricing import Solution
+from rampmeter_coordinator.model.records import Job, Lease, SafeOffer
+from rampmeter_coordinator.model.views import TimelineRow, Totals
+
+MAX_TIMELINE_ROWS = 4096
+
+
+class PoolState:
+    """Owned by one Ledger. Times are seconds of the coordinator's clock."""
+
+    def __init__(self, config: PoolConfig, *, epoch: int, seed: int, grace_until_s: float) -> None:
+        self.config = config
+        self.grace_until_s = grace_until_s
+        self.rng = random.Random(seed)
+        self.jobs: dict[str, Job] = {}
+        self.live: dict[str, Job] = {}
+        self.waiting: dict[str, Job] = {}
+        self.with_old_shares: dict[str, Job] = {}
+        self.solution = Solution(price=0.0, maxima_hold=True)
+        self.totals = Totals()
+        self.timeline: deque[TimelineRow] = deque(maxlen=MAX_TIMELINE_ROWS)
+        self._epoch = epoch
+        self._counter = 0
+        self._silent: dict[str, int] = {}
+        self._silent_sum = 0
+        self._issued: dict[str, int] = {}
+        self._issued_sum = 0
+        self._timers: list[tuple[float, str]] = []
+        self._dirty: set[str] = set()
+        self._replies: list[Reply] = []
+
+    # -- memory ------------------------------------------------------------------------------------------------
+
+    def restore(self, records: Mapping[str, bytes], meta: bytes) -> None:
+        """Take up what a store kept. In grace its times belong to another boot: what was held counts until its end."""
+        self.totals = Totals(**json.loads(meta)["totals"])
+        for uid, raw in records.items():
+            job = self.jobs[uid] = Job.from_bytes(raw)
+            if self.in_grace:
+                counting.rebase(job, self.grace_until_s - self.config.grace_s, self.grace_until_s)
+        held = [(job.lease.granted_s, job) for job in self.jobs.values() if job.lease is not None]
+        self.live = {job.uid: job for _, job in sorted(held, key=lambda pair: pair[0])}
+
+    def refresh_all(self, now_s: float) -> None:
+        """Bring all sums and timers up to date, once after a restart."""
+        for job in self.jobs.values():
+            self.refresh(job, now_s)
+
+    def remove(self, job: Job) -> None:
+        """A job is forgotten; only for jobs that may not use anything."""
+        del self.jobs[job.uid]
+        self._silent_sum -= self._silent.pop(job.uid, 0)
+        self._issued_sum -= self._issued.pop(job.uid, 0)
+        self._dirty.add(job.uid)
+
+    def take_changes(self) -> Changes:
+        """What changed since the last call, as a store keeps it."""
+        records = {uid: self.jobs[uid].to_bytes() if uid in self.jobs else None for uid in self._dirty}
+        self._dirty = set()
+        meta = json.dumps({"totals": asdict(self.totals)}, separators=(",", ":")).encode()
+        return Changes(records=records, meta=meta)
+
+    # -- changes -----------------------------------------------------------------------------------------------
+
+    def touch(self, job: Job, now_s: float) -> None:
+        """The job's record changed: bring the sums and its timer up to date, and have it stored."""
+        self.refresh(job, now_s)
+        self._dirty.add(job.uid)
+
+    def refresh(self, job: Job, now_s: float) -> None:
+        """Time has passed for this job: bring the sums and its timer up to date."""
+        counting.forget_past(job, now_s)
+        if job.old_shares:
+            self.with_old_shares[job.uid] = job
+        else:
+            self.with_old_shares.pop(job.uid, None)
+        self._silent_sum += self._set(self._silent, job.uid, counting.safe_counted(job, self.config, now_s))
+        self._issued_sum += self._set(self._issued, job.uid, self._issued_now(job, now_s))
+        self._schedule(job, now_s)
+
+    def _issued_now(self, job: Job, now_s: float) -> int:
+        over = job.finished or now_s >= counting.silent_until(job, self.config)
+        return 0 if over else counting.issued_safe(job)
+
+    @staticmethod
+    def _set(values: dict[str, int], uid: str, value: int) -> int:
+        """Set and return by how much the sum grows."""
+        before = values.get(uid, 0)
+        if value:
+            values[uid] = value
+        else:
+            values.pop(uid, None)
+        return value - before
+
+    def next_fence(self) -> Fence:
+        """A fence number higher than any before, also of earlier lives."""
+        self._counter += 1
+        return Fence(epoch=self._epoch, counter=self._counter)
+
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to one of the totals."""
+        self.totals = replace(self.totals, **{name: getattr(self.totals, name) + amount})
+
+    def note_rate(self, job: Job, lease: Lease, bytes_per_s: int, now_s: float) -> None:
+        """A lease's rate or state changes: one row of the timeline."""
+        self.timeline.append(
+            TimelineRow(
+                at_s=now_s,
+                job_uid=job.uid,
+                job=job.name,
+                fence=lease.fence,
+                state=lease.state,
+                bytes_per_s=bytes_per_s,
+            )
+        )
+
+    # -- sums --------------------------------------------------------------------------------------------------
+
+    @property
+    def in_grace(self) -> bool:
+        """Only holders are served: set back to False by the ledger once the time is over."""
+        return self.grace_until_s > 0.0
+
+    @property
+    def num_silent(self) -> int:
+        return len(self._silent)
+
+    def counted(self, now_s: float) -> int:
+        """The most that all jobs together may be using now, in bytes/s."""
+        leased = sum(
+            max(0, counting.leased(j, now_s) - self._silent.get(j.uid, 0)) for j in self.live.values()
+        )
+        return self._silent_sum + leased + self.old_counted(now_s)
+
+    def counted_without(self, job: Job, now_s: float) -> int:
+        """The same without what this job's own newest attempt may use."""
+        own = max(counting.leased(job, now_s), self._silent.get(job.uid, 0))
+        return self.counted(now_s) - own
+
+    def silent_elsewhere(self) -> int:
+        """What silent jobs without a lease may use."""
+        return self._silent_sum - sum(self._silent.get(uid, 0) for uid in self.live)
+
+    def old_counted(self, now_s: float) -> int:
+        """What fenced attempts may still use."""
+        return sum(counting.old_counted(job, now_s) for job in self.with_old_shares.values())
+
+    def safe_room_for(self, job: Job) -> int:
+        """The largest safe rate that the job may be issued now without the sum passing the capacity."""
+        others = self._issued_sum - self._issued.get(job.uid, 0)
+        return max(0, self.config.capacity_bytes_per_s - others)
+
+    # -- answers -----------------------------------------------------------------------------------------------
+
+    def reply(self, job: Job, body: AnyAnswer, received_s: float, now_s: float) -> None:
+        """Answer the job's request `body.seq`, received at `received_s`; kept for replays."""
+        job.answered_seq, job.answered_received_s, job.answered_s = body.seq, received_s, now_s
+        job.answer, job.held = body, None
+        if body.plan is not None:
+            offer = SafeOffer(seq=body.seq, number=body.plan.number, bytes_per_s=body.plan.safe_bytes_per_s)
+            job.safe_offers.append(offer)
+        self._send(job, body.seq, body)
+        self.touch(job, now_s)
+
+    def refuse_held(self, job: Job, refusal: Refusal) -> None:
+        """End the wait of the job's held request with a refusal."""
+        if job.held is not None:
+            self._send(job, job.held.seq, refusal)
+            job.held = None
+        job.waiter = None
+        self.waiting.pop(job.uid, None)
+
+    def replay(self, job: Job) -> None:
+        """Send the last answer again, unchanged."""
+        assert job.answer is not None
+        self._send(job, job.answered_seq, job.answer)
+
+    def _send(self, job: Job, seq: int, body: AnyAnswer | Refusal) -> None:
+        self._replies.append(Reply(job_uid=job.uid, attempt=job.attempt, seq=seq, body=body))
+
+    def take_replies(self) -> tuple[Reply, ...]:
+        """The replies since the last call, in order."""
+        replies, self._replies = tuple(self._replies), []
+        return replies
+
+    # -- timers ------------------------------------------------------------------------------------------------
+
+    def wake_at_s(self) -> float | None:
+        """The earliest time at which something happens by itself."""
+        times = [self._timers[0][0]] if self._timers else []
+        if self.in_grace:
+            times.append(self.grace_until_s)
+        return min(times, default=None)
+
+    def take_due(self, now_s: float) -> list[Job]:
+        """Jobs for which a time has come."""
+        due = []
+        while self._timers and self._timers[0][0] <= now_s:
+            at_s, uid = heapq.heappop(self._timers)
+            job = self.jobs.get(uid)
+            if job is not None and job.wake_s == at_s:
+                job.wake_s = math.inf
+                due.append(job)
+        return due
+
+    def _schedule(self, job: Job, now_s: float) -> None:
+        at_s = min((t for t in self._times(job) if t > now_s), default=math.inf)
+        if at_s < job.wake_s:
+            job.wake_s = at_s
+            heapq.heappush(self._timers, (at_s, job.uid))
+
+    def _times(self, job: Job) -> list[float]:
+        times = [share.until_s for share in job.old_shares]
+        if job.held is not None:
+            times.append(job.held.until_s)
+        if job.lease is not None:
+            times += [offer.until_s for offer in job.lease.offers]
+            if job.lease.ready_by_s is not None:
+                times.append(job.lease.ready_by_s)
+        if not job.finished:
+            times += [counting.silent_from(job, self.config), counting.silent_until(job, self.config)]
+        return times
