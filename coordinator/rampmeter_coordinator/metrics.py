@@ -1,0 +1,158 @@
+"""Every metric of the coordinator, by name.
+
+Figures come from views at scrape time, so that they cannot drift from the state.
+Labels are bounded by settings and code: pool, outcome, state, route, status class. Never a job.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from rampmeter_coordinator.engine import Engine
+from rampmeter_coordinator.model.views import JobView, PoolView, Totals
+
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 10.0, 30.0)
+_CLASSES = ("2xx", "4xx", "5xx")
+_UNMATCHED = "unmatched"
+
+_POOL_GAUGES: Sequence[tuple[str, str, Callable[[PoolView], float]]] = (
+    ("jobs", "Jobs that the pool knows.", lambda v: v.num_jobs),
+    ("jobs_waiting", "Jobs that wait for a slot.", lambda v: v.num_waiting),
+    ("jobs_silent", "Jobs out of contact whose safe rate counts.", lambda v: v.num_silent),
+    ("leases_active", "Live leases, armed or active.", lambda v: v.num_leases),
+    ("capacity_bytes_per_second", "Configured capacity.", lambda v: v.capacity_bytes_per_s),
+    ("budget_bytes_per_second", "The most that may be granted.", lambda v: v.budget_bytes_per_s),
+    ("granted_bytes_per_second", "Sum of the rates of live leases.", lambda v: v.granted_bytes_per_s),
+    ("counted_bytes_per_second", "The most that may be in use now.", lambda v: v.counted_bytes_per_s),
+    ("achieved_bytes_per_second", "What writers report to achieve.", lambda v: v.achieved_bytes_per_s),
+    ("demand_bytes_per_second", "What all plans ask for on average.", lambda v: v.demand_bytes_per_s),
+    ("price_gpu_seconds_per_byte", "The price of storage.", lambda v: v.price_gpu_s_per_byte),
+    ("grace_left_seconds", "Time in which only holders are served.", lambda v: v.grace_left_s),
+)
+_OUTCOMES: Sequence[tuple[str, Callable[[Totals], int]]] = (
+    ("committed", lambda t: t.committed),
+    ("failed", lambda t: t.failed),
+    ("aborted", lambda t: t.aborted),
+    ("expired", lambda t: t.expired),
+    ("revoked", lambda t: t.revoked),
+)
+_TOTALS: Sequence[tuple[str, str, Callable[[Totals], int]]] = (
+    ("written_bytes", "Bytes that jobs reported as written.", lambda t: t.written_bytes),
+    ("leases_granted", "Leases granted.", lambda t: t.granted),
+    ("slots_waited", "Slot requests answered with a wait.", lambda t: t.waited),
+)
+
+
+class PoolCollector(Collector):
+    """Asks the engine for views whenever Prometheus asks."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def collect(self) -> Iterable[Metric]:
+        pools = self._engine.pools
+        views = {pool: self._engine.pool_view(pool) for pool in pools}
+        for name, text, read in _POOL_GAUGES:
+            yield _gauge(name, text, {pool: read(view) for pool, view in views.items()})
+        yield from self._from_jobs(pools)
+        yield from self._from_totals(pools)
+        yield from self._from_counters(pools)
+
+    def _from_jobs(self, pools: Iterable[str]) -> Iterator[Metric]:
+        running = {pool: [job for job in self._engine.job_views(pool) if not job.finished] for pool in pools}
+        ages = {
+            pool: max((job.commit_age_s or 0.0 for job in jobs), default=0.0)
+            for pool, jobs in running.items()
+        }
+        overdue = {pool: sum(map(_overdue, jobs)) for pool, jobs in running.items()}
+        text = "Age of the oldest newest checkpoint of a running job."
+        yield _gauge("checkpoint_age_max_seconds", text, ages)
+        text = "Running jobs whose newest checkpoint is older than 2 intervals and 3 write times."
+        yield _gauge("jobs_overdue", text, overdue)
+
+    def _from_totals(self, pools: Iterable[str]) -> Iterator[Metric]:
+        totals = {pool: self._engine.totals(pool) for pool in pools}
+        for name, text, read in _TOTALS:
+            yield _counter(name, text, {pool: read(found) for pool, found in totals.items()})
+        ended = CounterMetricFamily(
+            "rampmeter_leases_ended", "Leases ended, by outcome.", labels=("pool", "outcome")
+        )
+        for pool, found in totals.items():
+            for outcome, read in _OUTCOMES:
+                ended.add_metric((pool, outcome), read(found))
+        yield ended
+
+    def _from_counters(self, pools: Iterable[str]) -> Iterator[Metric]:
+        counters = {pool: self._engine.counters(pool) for pool in pools}
+        held = {pool: found.num_held for pool, found in counters.items()}
+        errors = {pool: found.num_store_errors for pool, found in counters.items()}
+        refused = {pool: found.num_overloaded for pool, found in counters.items()}
+        yield _gauge("requests_held", "Requests that wait for an answer.", held)
+        yield _counter("store_errors", "Commits that the store did not confirm.", errors)
+        yield _counter("requests_overloaded", "Requests refused because too many waited.", refused)
+
+
+class HttpMetrics:
+    """Requests by route template and status class; durations of held requests include the hold."""
+
+    def __init__(self, registry: CollectorRegistry, routes: Iterable[str]) -> None:
+        requests = Counter(
+            "rampmeter_http_requests", "HTTP requests.", ("route", "status"), registry=registry
+        )
+        durations = Histogram(
+            "rampmeter_http_request_duration_seconds",
+            "Time from request to the end of the answer.",
+            ("route",),
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        known = sorted({*routes, _UNMATCHED})
+        self._counts = {(route, cls): requests.labels(route, cls) for route in known for cls in _CLASSES}
+        self._durations = {route: durations.labels(route) for route in known}
+
+    def observe(self, route: str, status: int, duration_s: float) -> None:
+        """One request is over. Status 0 means that nobody was there to answer to."""
+        known = route if route in self._durations else _UNMATCHED
+        status_class = "2xx" if 200 <= status < 400 else "5xx" if status >= 500 or status == 0 else "4xx"
+        self._counts[known, status_class].inc()
+        self._durations[known].observe(duration_s)
+
+
+def build_registry(version: str) -> CollectorRegistry:
+    """A registry with the figures of the process; pools and HTTP are added by whoever has them."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    registry.register(_BuildInfo(version))
+    return registry
+
+
+class _BuildInfo(Collector):
+    def __init__(self, version: str) -> None:
+        self._version = version
+
+    def collect(self) -> Iterable[Metric]:
+        info = GaugeMetricFamily("rampmeter_build_info", "Always 1; the version.", labels=("version",))
+        info.add_metric((self._version,), 1)
+        yield info
+
+
+def _overdue(job: JobView) -> bool:
+    if job.commit_age_s is None:
+        return False
+    return job.commit_age_s > 2 * job.plan.interval_s + 3 * (job.write_s or 0.0)
+
+
+def _gauge(name: str, text: str, values: dict[str, float] | dict[str, int]) -> Metric:
+    family = GaugeMetricFamily(f"rampmeter_{name}", text, labels=("pool",))
+    for pool, value in values.items():
+        family.add_metric((pool,), value)
+    return family
+
+
+def _counter(name: str, text: str, values: dict[str, int]) -> Metric:
+    family = CounterMetricFamily(f"rampmeter_{name}", text, labels=("pool",))
+    for pool, value in values.items():
+        family.add_metric((pool,), value)
+    return family

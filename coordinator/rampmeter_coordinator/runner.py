@@ -1,0 +1,257 @@
+"""One pool at work: collect commands, decide, keep the batch, then reply. Never a reply before its commit.
+
+Everything of a pool happens here in one task, so that the ledger needs no lock. While a batch is being kept, the next
+one collects. A batch that the store did not confirm stays as it is and is sent again before anything new is decided:
+memory is never ahead of the store by more than one batch, and everybody is told 503 meanwhile.
+"""
+
+import asyncio
+import logging
+import random
+from dataclasses import dataclass
+
+from rampmeter.core.clock import Clock
+from rampmeter.core.messages import AnyAnswer, RefusalReason, Request
+from rampmeter_coordinator.codec import encode_command, encode_replies
+from rampmeter_coordinator.errors import Fenced, LostCommits, Refused, StoreUnavailable
+from rampmeter_coordinator.model.commands import Command, Disconnected, Refusal, Reply, Tick
+from rampmeter_coordinator.opening import OpenPool, Reopen
+from rampmeter_coordinator.store.protocol import Batch, LogRow, Store
+from rampmeter_coordinator.waiters import Key, Waiters, key_of
+
+MAX_INBOX = 4096
+_RETRY_S = 0.5
+_NAP_S = 5.0
+"""The longest sleep: the loop's timers stand still while the machine is suspended, the ledger's clock does not."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters:
+    """What a runner has seen: requests that wait now, commits not confirmed, requests refused for lack of room."""
+
+    num_held: int
+    num_store_errors: int
+    num_overloaded: int
+
+
+class PoolRunner:
+    """The ledger of one pool, its inbox, and everybody who waits for its answers."""
+
+    def __init__(
+        self, opened: OpenPool, store: Store, clock: Clock, *, reopen: Reopen, max_inbox: int = MAX_INBOX
+    ) -> None:
+        self.opened = opened
+        self.fenced = False
+        self._num_store_errors = 0
+        self._num_overloaded = 0
+        self._store = store
+        self._clock = clock
+        self._reopen = reopen
+        self._max_inbox = max_inbox
+        self._inbox: list[Command] = []
+        self._waiters = Waiters(self._gone)
+        self._probes: list[asyncio.Future[None]] = []
+        self._pending: Batch | None = None
+        """What was decided and is not known to be kept."""
+        self._store_ok = True
+        self._draining = False
+        self._wake = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._random = random.Random(opened.head.epoch)
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"pool {opened.config.name}")
+
+    @property
+    def counters(self) -> Counters:
+        """The figures of this moment."""
+        return Counters(
+            num_held=len(self._waiters),
+            num_store_errors=self._num_store_errors,
+            num_overloaded=self._num_overloaded,
+        )
+
+    def submit(self, request: Request) -> asyncio.Future[AnyAnswer]:
+        """Hand in a request. Await the answer, or cancel if the client has gone. Raises Refused at once or later."""
+        if self._draining or self.fenced or not self._store_ok:
+            raise self._unavailable()
+        if len(self._inbox) >= self._max_inbox:
+            self._num_overloaded += 1
+            raise self._refused(
+                RefusalReason.OVERLOADED, "too many requests wait for a decision; try again later"
+            )
+        future = self._waiters.add(request)
+        self._put(request)
+        return future
+
+    async def probe(self) -> None:
+        """Return when a commit has gone through, made for this purpose. Raises Refused or StoreUnavailable."""
+        if self._draining or self.fenced:
+            raise self._unavailable()
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._probes.append(future)
+        self._wake.set()
+        await future
+
+    async def close(self, limit_s: float) -> None:
+        """Stop taking requests, keep what was decided, answer everybody who still waits. Takes `limit_s` at most."""
+        self._draining = True
+        self._wake.set()
+        await asyncio.wait({self._task}, timeout=limit_s)
+        self._task.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._refuse_everybody()
+
+    async def _run(self) -> None:
+        while not self.fenced:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._turn()
+            except Exception:
+                log.exception("pool %s: unexpected error", self.opened.config.name)
+                self._refuse_everybody()
+            if self._draining and not self._inbox:
+                return
+            self._arm_timer()
+
+    async def _turn(self) -> None:
+        if self._pending is not None:
+            await self._keep(self._pending, ())
+            return
+        commands = self._take_inbox()
+        if not commands and not self._probes:
+            return
+        batch, replies = self._decide(commands)
+        if batch is not None:
+            await self._keep(batch, replies)
+
+    def _take_inbox(self) -> list[Command]:
+        commands, self._inbox = self._inbox, []
+        wake_at_s = self.opened.ledger.wake_at_s()
+        if wake_at_s is not None and wake_at_s <= self._clock.now():
+            commands.insert(0, Tick())
+        return commands
+
+    def _decide(self, commands: list[Command]) -> tuple[Batch | None, tuple[Reply, ...]]:
+        now_s = self._clock.now()
+        replies: list[Reply] = []
+        rows = []
+        for command in commands:
+            answers = self._apply(command, now_s)
+            replies += answers
+            rows.append(LogRow(now_s=now_s, command=encode_command(command), replies=encode_replies(answers)))
+        changes = self.opened.ledger.take_changes()
+        idle = not changes.records and changes.meta == self.opened.meta and not replies
+        if idle and not self._probes and not any(isinstance(command, Request) for command in commands):
+            return None, ()
+        return self.opened.batch(changes, tuple(rows), now_s), tuple(replies)
+
+    def _apply(self, command: Command, now_s: float) -> tuple[Reply, ...]:
+        try:
+            return self.opened.ledger.apply(command, now_s)
+        except Exception:
+            log.exception("pool %s: %s failed", self.opened.config.name, type(command).__name__)
+            if isinstance(command, Request):
+                refused = Refused(
+                    Refusal(reason=RefusalReason.INTERNAL, status=500, detail="an internal error")
+                )
+                self._waiters.refuse(key_of(command), refused)
+            return ()
+
+    async def _keep(self, batch: Batch, replies: tuple[Reply, ...]) -> None:
+        self._pending = batch
+        try:
+            await self._store.commit(batch)
+        except StoreUnavailable as error:
+            self._not_kept(batch, replies, error)
+        except Fenced as error:
+            self.fenced = True
+            log.error("%s; this coordinator no longer serves the pool", error)  # noqa: TRY400
+            self._refuse_everybody()
+        except LostCommits as error:
+            log.error("%s; loading the pool again, with grace", error)  # noqa: TRY400
+            await self._load_again()
+        else:
+            self._kept(batch, replies)
+
+    def _kept(self, batch: Batch, replies: tuple[Reply, ...]) -> None:
+        if not self._store_ok:
+            log.warning("pool %s: the store keeps commits again", batch.pool)
+        self._pending, self._store_ok = None, True
+        self.opened = self.opened.after(batch)
+        for reply in replies:
+            self._waiters.answer(key_of(reply), reply.body)
+        for probe in self._take_probes():
+            probe.set_result(None)
+
+    def _not_kept(self, batch: Batch, replies: tuple[Reply, ...], error: StoreUnavailable) -> None:
+        if self._store_ok:
+            log.error("pool %s: the store keeps no commits: %s", batch.pool, error)
+        self._num_store_errors += 1
+        self._store_ok = False
+        for reply in replies:
+            self._waiters.refuse(key_of(reply), self._unavailable())
+        for command in self._inbox:
+            if isinstance(command, Request):
+                self._waiters.refuse(key_of(command), self._unavailable())
+        self._inbox = [command for command in self._inbox if not isinstance(command, Request)]
+        for probe in self._take_probes():
+            probe.set_exception(error)
+
+    async def _load_again(self) -> None:
+        self._refuse_everybody()
+        try:
+            self.opened = await self._reopen(self.opened)
+        except StoreUnavailable:
+            # The pending batch will meet the same store again, and with it the same verdict.
+            self._num_store_errors += 1
+            self._store_ok = False
+        else:
+            self._pending, self._store_ok = None, True
+
+    def _refuse_everybody(self) -> None:
+        self._inbox.clear()
+        self._waiters.refuse_all(self._unavailable)
+        for probe in self._take_probes():
+            probe.set_exception(self._unavailable())
+
+    def _take_probes(self) -> list[asyncio.Future[None]]:
+        probes, self._probes = self._probes, []
+        return [probe for probe in probes if not probe.done()]
+
+    def _unavailable(self) -> Refused:
+        if self._draining:
+            return self._refused(RefusalReason.DRAINING, "this coordinator is shutting down")
+        if self.fenced:
+            return self._refused(RefusalReason.DRAINING, "another coordinator serves this pool now")
+        return self._refused(RefusalReason.INTERNAL, "the store keeps no commits at the moment")
+
+    def _refused(self, reason: RefusalReason, detail: str) -> Refused:
+        # Spread over some seconds: whoever is refused together must not come back together.
+        return Refused(
+            Refusal(reason=reason, status=503, detail=detail), retry_after_s=self._random.randint(1, 5)
+        )
+
+    def _gone(self, key: Key) -> None:
+        job_uid, attempt, seq = key
+        if not self._draining:
+            self._put(Disconnected(job_uid=job_uid, attempt=attempt, seq=seq))
+
+    def _put(self, command: Command) -> None:
+        self._inbox.append(command)
+        self._wake.set()
+
+    def _arm_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(self._nap_s(), self._wake.set)
+
+    def _nap_s(self) -> float:
+        if self._pending is not None:
+            return _RETRY_S
+        wake_at_s = self.opened.ledger.wake_at_s()
+        if wake_at_s is None:
+            return _NAP_S
+        return min(max(wake_at_s - self._clock.now(), 0.001), _NAP_S)

@@ -1,0 +1,46 @@
+"""A store in a dictionary: tests, the simulator, and a coordinator whose operator accepts grace after each restart."""
+
+from collections import deque
+
+from rampmeter_coordinator.store.protocol import LOG_ROWS, Batch, Head, LogRow, StoredPool, must_land
+
+
+class _Pool:
+    def __init__(self, log_rows: int) -> None:
+        self.head: Head | None = None
+        self.records: dict[str, bytes] = {}
+        self.meta = b""
+        self.log: deque[LogRow] = deque(maxlen=log_rows)
+
+
+class MemoryStore:
+    """Keeps everything until the process ends."""
+
+    def __init__(self, *, log_rows: int = LOG_ROWS) -> None:
+        self._log_rows = log_rows
+        self._pools: dict[str, _Pool] = {}
+
+    async def load(self, pool: str) -> StoredPool | None:
+        kept = self._pools.get(pool)
+        if kept is None or kept.head is None:
+            return None
+        return StoredPool(head=kept.head, records=dict(kept.records), meta=kept.meta, contiguous=True)
+
+    async def commit(self, batch: Batch) -> None:
+        kept = self._pools.setdefault(batch.pool, _Pool(self._log_rows))
+        if not must_land(batch.head, kept.head, batch.pool):
+            return
+        for key, value in batch.changes.records.items():
+            if value is None:
+                kept.records.pop(key, None)
+            else:
+                kept.records[key] = value
+        kept.head, kept.meta = batch.head, batch.changes.meta
+        kept.log.extend(batch.log)
+
+    async def close(self) -> None:
+        return
+
+    def log(self, pool: str) -> list[LogRow]:
+        """The newest decisions, oldest first."""
+        return list(self._pools[pool].log) if pool in self._pools else []

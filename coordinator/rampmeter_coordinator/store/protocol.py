@@ -1,0 +1,98 @@
+"""What the engine asks of a store. One contract test suite holds for every store.
+
+A store keeps, per pool, records and a little head (number, epoch, boot id, times), and a capped log of decisions. A
+commit is all or nothing, and idempotent: the same batch sent twice lands once, because after a time-out nobody knows
+whether the first one landed. A store decides nothing and never drops a record by itself.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from rampmeter_coordinator.errors import Fenced, LostCommits
+from rampmeter_coordinator.model.commands import Changes
+
+LOG_ROWS = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRow:
+    """One decision, enough to replay it: what came when, and every reply that it caused. Both are JSON."""
+
+    now_s: float
+    command: bytes
+    replies: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """What a store knows of a pool beside its records.
+
+    number         of the newest commit; each commit is one more than the last
+    epoch          grows with each start of a coordinator; a lower one is fenced
+    boot_id, now_s the machine and its clock at that commit: records carry times of this clock
+    grace_s        grace that the writing coordinator's leases call for
+    grace_until_s  end of a grace that was running, on the clock of boot_id; 0 = none
+    """
+
+    number: int
+    epoch: int
+    boot_id: str
+    now_s: float
+    grace_s: float
+    grace_until_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """One commit: the changes of some decisions, and the decisions."""
+
+    pool: str
+    head: Head
+    changes: Changes
+    log: tuple[LogRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPool:
+    """A pool as it was kept. `contiguous` is False where the store itself may have lost its newest commits."""
+
+    head: Head
+    records: Mapping[str, bytes]
+    meta: bytes
+    contiguous: bool
+
+
+class Store(Protocol):
+    """Where pools are kept. Every method may raise StoreUnavailable."""
+
+    async def load(self, pool: str) -> StoredPool | None:
+        """The pool as of its newest commit; None if nothing was ever kept."""
+        ...
+
+    async def commit(self, batch: Batch) -> None:
+        """Keep the batch, or raise Fenced or LostCommits and keep nothing."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of files and connections."""
+        ...
+
+
+def must_land(batch: Head, stored: Head | None, pool: str) -> bool:
+    """Whether this commit has still to be written; False if it is there already. Raises Fenced or LostCommits."""
+    if stored is None:
+        if batch.number == 1:
+            return True
+        raise LostCommits(f"pool {pool}: the store is empty, but it had kept commit {batch.number - 1}")
+    if stored.epoch > batch.epoch:
+        raise Fenced(f"pool {pool}: epoch {stored.epoch} has taken over from {batch.epoch}")
+    if (stored.epoch, stored.number) == (batch.epoch, batch.number):
+        return False
+    if stored.number >= batch.number:
+        raise Fenced(f"pool {pool}: commit {stored.number} of another coordinator is there already")
+    if stored.number < batch.number - 1:
+        raise LostCommits(
+            f"pool {pool}: the store is at commit {stored.number}, but it had kept {batch.number - 1}"
+        )
+    return True
