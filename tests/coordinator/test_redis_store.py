@@ -1,0 +1,134 @@
+"""What only the Redis store has: a server with settings of its own that can go away, come back, and forget."""
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+from redis.asyncio import Redis
+
+from rampmeter.core.errors import ConfigError
+from rampmeter_coordinator.errors import LostCommits, StoreUnavailable
+from rampmeter_coordinator.store.redis import RedisStore
+from support.batches import batch
+from support.redis_server import redis_server
+
+pytestmark = pytest.mark.debian("redis-server")
+
+
+def test_a_server_that_may_evict_is_refused(tmp_path):
+    """With any other policy than noeviction a lease could vanish; the message says what to set."""
+    with (
+        redis_server(tmp_path, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru") as url,
+        pytest.raises(ConfigError, match="maxmemory-policy is allkeys-lru"),
+    ):
+        asyncio.run(RedisStore.open(url))
+
+
+def test_no_server_is_store_unavailable():
+    """A refused connection is reported at once, not after retries."""
+    with pytest.raises(StoreUnavailable):
+        asyncio.run(RedisStore.open("redis://127.0.0.1:1"))
+
+
+def test_a_bad_url_is_a_config_error():
+    """The store's address is a setting."""
+    with pytest.raises(ConfigError, match="store"):
+        asyncio.run(RedisStore.open("http://127.0.0.1:1"))
+
+
+def test_the_script_is_loaded_again_when_the_server_has_forgotten_it(tmp_path):
+    """SCRIPT FLUSH, a restart or a fail-over empty the script cache; a commit goes through all the same."""
+
+    async def scenario(url):
+        store = await RedisStore.open(url)
+        await store.commit(batch(1))
+        client = Redis.from_url(url)
+        await client.script_flush()
+        await client.aclose()
+        await store.commit(batch(2))
+        await store.close()
+
+    with redis_server(tmp_path) as url:
+        asyncio.run(scenario(url))
+
+
+def test_a_full_server_is_store_unavailable_and_keeps_nothing(tmp_path):
+    """Out of memory under noeviction refuses the whole batch."""
+
+    async def scenario(url):
+        store = await RedisStore.open(url)
+        await store.commit(batch(1, records={"a": b"1"}))
+        await store.commit(batch(2, records={"b": b"x" * 8_000_000}))
+        with pytest.raises(StoreUnavailable, match="maxmemory"):
+            await store.commit(batch(3, records={"a": b"3"}))
+        stored = await store.load("lustre")
+        assert (stored.head.number, stored.records["a"]) == (2, b"1")
+        await store.close()
+
+    with redis_server(tmp_path, "--maxmemory", "8mb") as url:
+        asyncio.run(scenario(url))
+
+
+def test_a_server_that_came_back_empty_is_noticed(tmp_path):
+    """While the server is away commits fail; when it is back without its data they are lost commits."""
+
+    async def scenario():
+        with redis_server(tmp_path) as url:
+            store = await RedisStore.open(url)
+            await store.commit(batch(1))
+        with pytest.raises(StoreUnavailable):
+            await store.commit(batch(2))
+        with redis_server(tmp_path):
+            with pytest.raises(LostCommits):
+                await store.commit(batch(2))
+            await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_another_server_process_may_have_lost_commits(tmp_path):
+    """After a restart of the server its newest commits may be gone: not contiguous, even if everything looks well."""
+
+    async def write(url):
+        store = await RedisStore.open(url)
+        await store.commit(batch(1, records={"a": b"1"}))
+        await store.close()
+
+    async def read(url):
+        store = await RedisStore.open(url)
+        stored = await store.load("lustre")
+        await store.close()
+        return stored
+
+    with redis_server(tmp_path, "--appendonly", "yes") as url:
+        asyncio.run(write(url))
+        assert asyncio.run(read(url)).contiguous
+    with redis_server(tmp_path, "--appendonly", "yes") as url:
+        stored = asyncio.run(read(url))
+    assert stored.records == {"a": b"1"}
+    assert not stored.contiguous
+
+
+def test_keys_of_a_pool_share_a_slot(tmp_path):
+    """Every key carries the pool as its hash tag, so that one script may touch them all in a cluster."""
+
+    async def scenario(url):
+        store = await RedisStore.open(url)
+        await store.commit(batch(1, records={"a": b"1"}))
+        client = Redis.from_url(url)
+        keys = [key.decode() for key in await client.keys("*")]
+        await client.aclose()
+        await store.close()
+        return keys
+
+    with redis_server(tmp_path) as url:
+        keys = asyncio.run(scenario(url))
+    assert keys
+    assert all(key.startswith("rm:{lustre}:") for key in keys)
+
+
+def test_the_store_is_only_imported_by_who_uses_it():
+    """The redis package is an extra: the coordinator starts without it."""
+    code = "import sys, rampmeter_coordinator.cli; sys.exit('redis' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

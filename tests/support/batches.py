@@ -1,0 +1,17 @@
+"""Batches for store tests."""
+
+from rampmeter_coordinator.model.commands import Changes
+from rampmeter_coordinator.store.protocol import Batch, Head, LogRow
+
+
+def batch(number, *, epoch=5, pool="lustre", records=None, meta=b"{}", log=()):
+    """Commit `number` of a pool."""
+    head = Head(
+        number=number, epoch=epoch, boot_id="boot", now_s=10.5 + number, grace_s=31.0, grace_until_s=0.0
+    )
+    return Batch(pool=pool, head=head, changes=Changes(records=records or {}, meta=meta), log=tuple(log))
+
+
+def row(number):
+    """A log row that can be told from others."""
+    return LogRow(now_s=float(number), command=b'{"Tick":{}}', replies=b'[{"seq":%d}]' % number)

@@ -1,0 +1,25 @@
+"""A real redis-server on a Unix socket of its own, for as long as a test needs it."""
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from support.waiting import wait_for
+
+
+@contextlib.contextmanager
+def redis_server(directory: Path, *options: str) -> Iterator[str]:
+    """Start one that keeps its data under `directory`; gives its URL."""
+    socket = directory / "redis.sock"
+    command = ["redis-server", "--port", "0", "--unixsocket", str(socket), "--dir", str(directory)]
+    command += ["--save", "", "--appendonly", "no", *options]
+    with (directory / "redis.log").open("ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        wait_for(socket.exists, what="redis-server")
+        yield f"unix://{socket}"
+    finally:
+        process.kill()
+        process.wait()
+        socket.unlink(missing_ok=True)
