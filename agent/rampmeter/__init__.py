@@ -1,0 +1,48 @@
+"""Rampmeter's agent: checkpoints that a coordinator spreads, paces and times. Torch is imported only when used."""
+
+from typing import TYPE_CHECKING, Any
+
+from rampmeter.core.errors import (
+    CommitError,
+    ConfigError,
+    CoordinatorUnavailable,
+    CorruptCheckpoint,
+    ForeignCheckpoints,
+    FormatTooNew,
+    LeaseLost,
+    ProtocolError,
+    RampmeterError,
+    RequestRefused,
+    RestoreError,
+    StaleAttempt,
+)
+
+if TYPE_CHECKING:
+    from rampmeter.checkpointer import Checkpointer
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Checkpointer",
+    "CommitError",
+    "ConfigError",
+    "CoordinatorUnavailable",
+    "CorruptCheckpoint",
+    "ForeignCheckpoints",
+    "FormatTooNew",
+    "LeaseLost",
+    "ProtocolError",
+    "RampmeterError",
+    "RequestRefused",
+    "RestoreError",
+    "StaleAttempt",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Checkpointer":
+        from rampmeter.checkpointer import Checkpointer  # noqa: PLC0415 - torch only when it is used
+
+        return Checkpointer
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -171,9 +171,10 @@ def metered_writer(
     throttle: Throttle,
     finish: Callable[[Sequence[WrittenFile], Sequence[str]], None],
     on_first_byte: Callable[[], None],
+    writer_class: type | None = None,
 ) -> FileSystemWriter:
-    """The writer for a directory on a mounted file system."""
-    kind = cast("Callable[..., FileSystemWriter]", metered(FileSystemWriter))
+    """The writer for a directory: `writer_class`, or torch's own for mounted file systems."""
+    kind = cast("Callable[..., FileSystemWriter]", metered(writer_class or FileSystemWriter))
     return kind(directory, throttle=throttle, finish=finish, on_first_byte=on_first_byte)
 
 

@@ -22,27 +22,12 @@ from rampmeter.core.messages import Fence
 from rampmeter.files import remove_tree
 from rampmeter.layout import Claim, Root, StepName
 from rampmeter.manifest import Extras, LeaseRecord, Manifest, Timings
+from rampmeter.report import SaveReport
 from rampmeter.state import State, has_data_position, resolve, snapshot
 from rampmeter.throttle import FlowCounters, Throttle
 
 _log = logging.getLogger("rampmeter")
 _ABORT_LIMIT_S = 5.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaveReport:
-    """How a save ended. `reason` is None exactly if it was committed; durations count from `begin`."""
-
-    step: int
-    directory: str
-    num_bytes: int  # of the checkpoint; of a failed save what had left the host
-    stage_s: float
-    stall_s: float
-    lead_s: float  # to the first byte in hand
-    write_s: float  # to durable, or to the end of a failed save
-    counters: FlowCounters
-    committed: bool
-    reason: str | None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,16 +60,18 @@ class Saver:
         config: Mapping[str, Any] | None = None,
         code_commit: str | None = None,
         check_finite: bool = True,
+        writer_class: type | None = None,
         clock: Clock | None = None,
     ) -> None:
+        self.claim = claim
+        self.parent = parent
         self._root = root
-        self._claim = claim
         self._job = job
         self._job_uid = root.ensure_job_uid()
-        self._parent = parent
         self._config = None if config is None else dict(config)
         self._code_commit = code_commit
         self._check_finite = check_finite
+        self._writer_class = writer_class
         self._clock = clock or SystemClock()
         self._stager = dcp.ReusedStager(self._clock)
         self._current: _Save | None = None
@@ -113,7 +100,7 @@ class Saver:
         the answer is a report with the reason `in_flight`.
         """
         save = _Save(
-            name=StepName.fresh(step=step, attempt=self._claim.number),
+            name=StepName.fresh(step=step, attempt=self.claim.number),
             throttle=throttle,
             on_first_byte=on_first_byte,
             fence=lease,
@@ -151,8 +138,8 @@ class Saver:
             job_uid=self._job_uid,
             job=self._job,
             name=save.name,
-            claim=self._claim,
-            parent=self._parent,
+            claim=self.claim,
+            parent=self.parent,
             world_size=1,
             extras=Extras(data_position=has_data_position(parts), rng=True),
             config=self._config,
@@ -164,6 +151,7 @@ class Saver:
             throttle=save.throttle,
             on_first_byte=partial(self._note_first_byte, save),
             finish=partial(self._commit, save, record),
+            writer_class=self._writer_class,
         )
         upload = dcp.start_save(
             snapshot(parts, step=save.name.step),
@@ -214,7 +202,7 @@ class Saver:
         save.throttle.end()
         reason = None
         if save.manifest is not None:
-            self._parent = save.name
+            self.parent = save.name
         else:
             cause = dcp.cause_of(error) if error is not None else RuntimeError("no manifest was written")
             reason = reason_of(cause)

@@ -165,9 +165,10 @@ class Throttle:
             self._done_bytes += num_bytes
 
     def end(self) -> None:
-        """The flush is over: the counters stand still from here."""
+        """The flush is over: the counters stand still from here. Only the first call counts."""
         with self._lock:
-            self._ended_at_s = self._clock.now()
+            if self._ended_at_s is None:
+                self._ended_at_s = self._clock.now()
 
     def counters(self) -> FlowCounters:
         """All counters at one instant."""

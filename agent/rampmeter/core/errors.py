@@ -24,7 +24,11 @@ class ConfigError(RampmeterError):
 
 
 class CoordinatorUnavailable(RampmeterError):
-    """No answer: not reachable, timed out, or answered 5xx."""
+    """No answer: not reachable, timed out, or answered 5xx; `retry_after_s` if it said when to come back."""
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class RequestRefused(RampmeterError):

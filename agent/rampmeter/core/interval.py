@@ -15,6 +15,9 @@ DEFAULT_EPS = 0.02
 """Prior for the slow-down of training steps while a flush runs, as a share of the write time."""
 
 MIN_INTERVAL_S = 1.0
+WRITE_FLOOR = 1.25
+"""h: an interval is at least this many write times, else writes queue and the run degrades to synchronous."""
+
 EXACT_FROM = 0.01
 """From C/M above this the exact period replaces Young's: it differs by more than 5 % there."""
 

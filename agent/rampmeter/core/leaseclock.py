@@ -82,3 +82,8 @@ class LeaseClock:
             return (0.0, 0.0)
         start = self._silent_since_s + self._plan.safe_after_s
         return (start, start + self._plan.safe_for_s)
+
+    def changes(self) -> tuple[float, ...]:
+        """The times at which the allowance changes by itself."""
+        ends = () if self._lease is None else (self._lease.until_s,)
+        return (*ends, *self.safe_window())

@@ -1,0 +1,314 @@
+"""The object that a training loop holds: `restore`, `step`, `should_stop`, `exit_code`.
+
+Puts the parts together and keeps its promises to training: `step` looks at one flag unless a snapshot is wanted, and
+nothing of ours raises into the loop after the start. Decides nothing about time or rates: the pacer and the keeper do.
+"""
+
+import logging
+import os
+import random
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self
+
+import torch.distributed
+
+from rampmeter import restore as restoring
+from rampmeter import retention
+from rampmeter.config import job_settings
+from rampmeter.core import interval
+from rampmeter.core.clock import Clock, SystemClock
+from rampmeter.core.decode import decode, encode
+from rampmeter.core.errors import ConfigError, ProtocolError
+from rampmeter.core.leaseclock import LeaseClock
+from rampmeter.core.messages import EndReason, Plan
+from rampmeter.core.pacer import Pacer
+from rampmeter.events import Event, Restored, SaveStarted
+from rampmeter.keeper import Keeper
+from rampmeter.layout import Claim, Root, StepName
+from rampmeter.report import SaveReport
+from rampmeter.saving import Saver
+from rampmeter.signals import NoticeSignals
+from rampmeter.sizing import tensor_bytes
+from rampmeter.speech import Speech
+from rampmeter.state import State
+
+_log = logging.getLogger("rampmeter")
+
+EXIT_PREEMPTED = 75
+"""EX_TEMPFAIL: supervisors start the job again."""
+
+EXIT_REPLACED = 1
+DEFAULT_STALL_S = 1.0
+DEFAULT_CLOSE_LIMIT_S = 60.0
+_FAREWELL_LIMIT_S = 5.0
+
+
+class Checkpointer:
+    """Checkpoints of one job under `root`, metered by a coordinator where there is one.
+
+    pool, coordinator, job   also from RAMPMETER_POOL, RAMPMETER_COORDINATOR, RAMPMETER_JOB; without a coordinator, or
+                             with RAMPMETER=off, it is a complete local checkpointer
+    num_gpus, mtbf_s, restart_s   what the interval is computed from; mtbf_s None = a prior for num_gpus
+    interval_min_s is hard, interval_max_s a wish; keep: how many checkpoints stay
+    writer_class             a FileSystemWriter class to write through, for storage that is not a mounted directory
+    config, code_commit      recorded in the manifest
+    on_event                 called with `rampmeter.events` values, from the agent's threads
+
+    Raises ConfigError at the start; later only `restore` raises.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        pool: str | None = None,
+        coordinator: str | None = None,
+        job: str | None = None,
+        num_gpus: int | None = None,
+        keep: int = 3,
+        mtbf_s: float | None = None,
+        restart_s: float | None = None,
+        interval_min_s: float | None = None,
+        interval_max_s: float | None = None,
+        writer_class: type | None = None,
+        config: Mapping[str, Any] | None = None,
+        code_commit: str | None = None,
+        check_finite: bool = True,
+        on_event: Callable[[Event], None] | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self._settings = job_settings(
+            job=job,
+            pool=pool,
+            coordinator=coordinator,
+            num_gpus=num_gpus,
+            keep=keep,
+            mtbf_s=mtbf_s,
+            restart_s=restart_s,
+            interval_min_s=interval_min_s,
+            interval_max_s=interval_max_s,
+            default_name=os.path.basename(os.path.abspath(root)),  # noqa: PTH100, PTH119 - text, not a look-up
+        )
+        _refuse_many_ranks()
+        self._clock: Clock = SystemClock()
+        self._root = Root(root, clock=self._clock)
+        self._listener = on_event
+        self._rng = random.Random(seed)
+        self._saver_options: dict[str, Any] = {
+            "job": self._settings.name,
+            "config": config,
+            "code_commit": code_commit,
+            "check_finite": check_finite,
+            "writer_class": writer_class,
+            "clock": self._clock,
+        }
+        self._signals = NoticeSignals(self._on_notice)
+        self._noticed = False
+        self._saved_after_notice = False
+        self._last_save: SaveReport | None = None
+        self._sized = False
+        self._closed = False
+
+    # -- life --------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        try:
+            job_uid = self._root.ensure_job_uid()
+            self._claim = self._root.claim_attempt()
+        except OSError as error:
+            raise ConfigError(f"root {self._root.path}: {error}") from error
+        retention.sweep(self._root, self._claim.number)
+        self._saver = Saver(self._root, self._claim, **self._saver_options)
+        self._speech = Speech(self._settings, job_uid, self._claim)
+        self._keeper = self._make_keeper()
+        self._see_step = self._speech.see_step
+        self._keeper.start()
+        self._signals.install()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(reason=EndReason.FINISHED if kind is None else EndReason.FAILED)
+
+    def close(
+        self, limit_s: float = DEFAULT_CLOSE_LIMIT_S, *, reason: EndReason = EndReason.FINISHED
+    ) -> None:
+        """Wait up to `limit_s` for the save in flight, then say goodbye. The second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        self._signals.restore()
+        self._keeper.wants_snapshot = False
+        if not self._saver.close(limit_s):
+            _log.warning("the save in flight was abandoned after %.0f s", limit_s)
+        self._keeper.close(_FAREWELL_LIMIT_S, EndReason.PREEMPTED if self._noticed else reason)
+
+    def _make_keeper(self) -> Keeper:
+        now_s = self._clock.now()
+        lease_clock = LeaseClock()
+        kept = self._kept_plan()
+        if kept is not None and self._settings.coordinator is not None:
+            lease_clock.remember(kept, now_s)
+        pacer = Pacer(
+            lease_clock,
+            now_s=now_s,
+            draw=self._rng.random(),
+            own_period_s=self._own_period(self._speech),
+            local=self._settings.coordinator is None,
+        )
+        return Keeper(
+            pacer,
+            self._speech,
+            url=self._settings.coordinator,
+            pool=self._settings.pool,
+            clock=self._clock,
+            rng=self._rng,
+            is_fenced=self._is_fenced,
+            on_event=self._tell,
+            on_plan=self._keep_plan,
+            reclaim=self._reclaim,
+        )
+
+    # -- training ----------------------------------------------------------------------------------------------
+
+    def restore(self, state: State, *, step: int | None = None, fresh: bool = False) -> int | None:
+        """Load the newest whole checkpoint into `state` (or exactly `step`); its step, or None if there is none.
+
+        Raises RestoreError if there are checkpoints but none can be loaded, ForeignCheckpoints if the root holds
+        another writer's and `fresh` is not said. Nothing is touched then.
+        """
+        found = restoring.restore(self._root, state, step=step, fresh=fresh)
+        self._learn_size(state)
+        if found is None:
+            return None
+        name = StepName.parse(found.directory)
+        self._saver.parent = name
+        self._keeper.restored(found.step)
+        self._tell(
+            Restored(
+                now_s=self._clock.now(), step=found.step, directory=found.directory, skipped=found.skipped
+            )
+        )
+        return found.step
+
+    def step(self, step: int, state: State) -> None:
+        """Say that training has done `step`; takes the snapshot of `state` if a save is due and granted.
+
+        Microseconds otherwise. `state` as in `restore`: a callable is called only when a save starts.
+        """
+        self._see_step(step)
+        if self._keeper.wants_snapshot:
+            self._snapshot(step, state)
+        elif not self._sized:
+            self._learn_size(state)
+
+    def poll(self) -> bool:
+        """For loops without a state to save, such as an evaluation: the same as `should_stop`."""
+        return self.should_stop
+
+    @property
+    def should_stop(self) -> bool:
+        """Training should leave its loop: a notice came and its save has ended, or a newer attempt took over."""
+        return self._saved_after_notice or self._keeper.stopped
+
+    @property
+    def exit_code(self) -> int:
+        """What the process should exit with: 0; 75 after a preemption save, so that supervisors start it again."""
+        if self._keeper.stopped:
+            return EXIT_REPLACED
+        return EXIT_PREEMPTED if self._noticed else 0
+
+    @property
+    def last_save(self) -> SaveReport | None:
+        """How the newest save ended; its `reason` is None if it was committed."""
+        return self._last_save
+
+    @property
+    def num_ungoverned(self) -> int:
+        """Saves written with no right but the job's own, because no coordinator had ever answered."""
+        return self._keeper.num_ungoverned
+
+    def _snapshot(self, step: int, state: State) -> None:
+        throttle = self._keeper.begin_snapshot()
+        if throttle is None:
+            return
+        self._tell(SaveStarted(now_s=self._clock.now(), step=step))
+        result = self._saver.begin(
+            step, state, throttle, on_first_byte=self._keeper.first_byte, lease=self._keeper.fence
+        )
+        result.add_done_callback(self._save_ended)
+
+    def _save_ended(self, result: "Future[SaveReport]") -> None:
+        report = self._last_save = result.result()
+        self._keeper.save_ended(report, self._own_period)
+        self._saved_after_notice = self._noticed
+        if report.committed:
+            retention.prune(self._root, self._settings.keep)
+
+    # -- figures and plans -------------------------------------------------------------------------------------
+
+    def _learn_size(self, state: State) -> None:
+        if not self._sized:
+            self._sized = True
+            self._keeper.size_known(tensor_bytes(state))
+
+    def _own_period(self, speech: Speech) -> float:
+        """The interval that the job would choose alone, from what was measured so far."""
+        settings = self._settings
+        stall_s = DEFAULT_STALL_S if speech.stall_s is None else speech.stall_s
+        cost_s = interval.cost(stall_s, speech.write_s or 0.0, interval.DEFAULT_EPS, synchronous=False)
+        period_s = interval.period(cost_s, settings.mtbf_s or interval.prior_mtbf(settings.num_gpus))
+        if settings.interval_max_s is not None:
+            period_s = min(period_s, settings.interval_max_s)
+        floor_s = interval.WRITE_FLOOR * (speech.write_s or 0.0)
+        return max(period_s, floor_s, settings.interval_min_s or 0.0, interval.MIN_INTERVAL_S)
+
+    def _kept_plan(self) -> Plan | None:
+        try:
+            content = self._root.read_plan_bytes()
+            return None if content is None else decode(Plan, content)
+        except (OSError, ProtocolError) as error:
+            _log.warning("the plan kept under the root is of no use: %s", error)
+            return None
+
+    def _keep_plan(self, plan: Plan) -> None:
+        try:
+            self._root.write_plan_bytes(encode(plan))
+        except OSError as error:
+            _log.warning("the plan could not be kept under the root: %s", error)
+
+    # -- attempts ----------------------------------------------------------------------------------------------
+
+    def _is_fenced(self) -> bool:
+        newest = self._root.newest_claim()
+        return newest is not None and newest.number > self._claim.number
+
+    def _reclaim(self, at_least: int) -> Claim:
+        self._claim = self._saver.claim = self._root.claim_attempt(at_least)
+        return self._claim
+
+    # -- notices and events ------------------------------------------------------------------------------------
+
+    def _on_notice(self) -> None:
+        self._noticed = True
+        self._keeper.notice()
+
+    def _tell(self, event: Event) -> None:
+        if self._listener is None:
+            return
+        try:
+            self._listener(event)
+        except Exception:
+            _log.exception("on_event failed")
+
+
+def _refuse_many_ranks() -> None:
+    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if distributed and torch.distributed.get_world_size() > 1:
+        raise ConfigError(
+            "this release checkpoints single-process jobs; torch.distributed is initialised with "
+            f"{torch.distributed.get_world_size()} ranks"
+        )

@@ -1,0 +1,107 @@
+"""Settings of the agent: what the call says, else the environment, else the default. Bad values are named.
+
+RAMPMETER=off makes a complete local checkpointer of it: own period, random phase, no coordinator.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from rampmeter.core.errors import ConfigError
+from rampmeter.core.fields import NAME, BadValue
+
+DEFAULT_POOL = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSettings:
+    """What an agent needs to know of its job. `coordinator` None = local.
+
+    interval_min_s is hard, interval_max_s a wish; mtbf_s and restart_s what the user believes, None = learn.
+    """
+
+    name: str
+    pool: str
+    coordinator: str | None
+    num_gpus: int
+    keep: int
+    mtbf_s: float | None
+    restart_s: float | None
+    interval_min_s: float | None
+    interval_max_s: float | None
+
+
+def job_settings(
+    *,
+    job: str | None,
+    pool: str | None,
+    coordinator: str | None,
+    num_gpus: int | None,
+    keep: int,
+    mtbf_s: float | None = None,
+    restart_s: float | None = None,
+    interval_min_s: float | None = None,
+    interval_max_s: float | None = None,
+    environment: Mapping[str, str] = os.environ,
+    default_name: str = "job",
+) -> JobSettings:
+    """Settings from arguments and RAMPMETER_* variables. ConfigError names the argument or variable at fault."""
+    settings = JobSettings(
+        name=_name("job", job or environment.get("RAMPMETER_JOB") or _as_name(default_name)),
+        pool=_name("pool", pool or environment.get("RAMPMETER_POOL") or DEFAULT_POOL),
+        coordinator=_coordinator(coordinator, environment),
+        num_gpus=_whole("num_gpus", 1 if num_gpus is None else num_gpus),
+        keep=_whole("keep", keep),
+        mtbf_s=_positive("mtbf_s", mtbf_s),
+        restart_s=_positive("restart_s", restart_s),
+        interval_min_s=_positive("interval_min_s", interval_min_s),
+        interval_max_s=_positive("interval_max_s", interval_max_s),
+    )
+    low, high = settings.interval_min_s, settings.interval_max_s
+    if low is not None and high is not None and low > high:
+        raise ConfigError(f"interval_min_s ({low:g}) is above interval_max_s ({high:g})")
+    return settings
+
+
+def _coordinator(given: str | None, environment: Mapping[str, str]) -> str | None:
+    switch = environment.get("RAMPMETER", "on")
+    if switch not in ("on", "off"):
+        raise ConfigError("RAMPMETER must be `on` or `off`")
+    url = given or environment.get("RAMPMETER_COORDINATOR") or None
+    if switch == "off" or url is None:
+        return None
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise ConfigError("coordinator (or RAMPMETER_COORDINATOR) must be a URL like http://host:8000")
+    return url
+
+
+def _name(argument: str, value: str) -> str:
+    try:
+        return NAME.check(value)
+    except BadValue as error:
+        raise ConfigError(f"{argument}: {error}") from None
+
+
+def _as_name(text: str) -> str:
+    """`text` with everything that a name may not hold replaced."""
+    cleaned = re.sub(r"[^A-Za-z0-9._:@+=-]", "-", text).lstrip("._:@+=-")
+    return cleaned[:128] or "job"
+
+
+def _whole(argument: str, value: int) -> int:
+    if type(value) is not int or value < 1:
+        raise ConfigError(f"{argument} must be an integer of at least 1")
+    return value
+
+
+def _positive(argument: str, value: float | None) -> float | None:
+    if value is not None and not (isinstance(value, int | float) and 0 < value < float("inf")):
+        raise ConfigError(f"{argument} must be a positive number of seconds")
+    return None if value is None else float(value)

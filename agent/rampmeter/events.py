@@ -1,0 +1,70 @@
+"""What happens to a job's checkpoints, told to `on_event`: for metrics, demos and proofs. Values only.
+
+Called from the agent's own threads; `now_s` is a reading of the agent's clock (CLOCK_BOOTTIME, the same for all
+processes of a machine). A callback must be quick; what it raises is logged and goes no further.
+"""
+
+from dataclasses import dataclass
+
+from rampmeter.core.pacer import Governance, PacerState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something happened at `now_s`."""
+
+    now_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateChanged(Event):
+    """The pacer moved on."""
+
+    state: PacerState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateChanged(Event):
+    """What the job may use from now on: `bytes_per_s` until `until_s`; None = unthrottled or without end."""
+
+    bytes_per_s: int | None
+    until_s: float | None
+    governance: Governance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveStarted(Event):
+    """The snapshot of `step` is taken."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveEnded(Event):
+    """A save was committed (`reason` None) or was not, and why. Durations in seconds from the snapshot on."""
+
+    step: int
+    directory: str
+    num_bytes: int
+    stall_s: float
+    lead_s: float
+    write_s: float
+    governance: Governance
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored(Event):
+    """State was loaded from a checkpoint; `skipped` says why newer ones were not."""
+
+    step: int
+    directory: str
+    skipped: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorHeard(Event):
+    """The coordinator answers (again), or does so no more."""
+
+    reachable: bool
+    detail: str

@@ -1,0 +1,21 @@
+"""How a save ended, as a value: what the keeper reports and people see. Needs no torch."""
+
+from dataclasses import dataclass
+
+from rampmeter.throttle import FlowCounters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveReport:
+    """How a save ended. `reason` is None exactly if it was committed; durations count from `begin`."""
+
+    step: int
+    directory: str
+    num_bytes: int  # of the checkpoint; of a failed save what had left the host
+    stage_s: float
+    stall_s: float
+    lead_s: float  # to the first byte in hand
+    write_s: float  # to durable, or to the end of a failed save
+    counters: FlowCounters
+    committed: bool
+    reason: str | None

@@ -1,0 +1,233 @@
+"""Words the requests of one attempt: numbers them, acknowledges what was applied, and carries what was measured.
+
+Facts come in from training (steps), from the saver (reports) and from the pacer (where the save stands). Sends nothing.
+"""
+
+from dataclasses import dataclass
+from typing import TypedDict
+
+from rampmeter.config import JobSettings
+from rampmeter.core.messages import (
+    EndReason,
+    Finish,
+    Heartbeat,
+    Kind,
+    Outcome,
+    Ready,
+    Register,
+    Release,
+    Renew,
+    Request,
+    SlotRequest,
+)
+from rampmeter.core.pacer import Action, Pacer
+from rampmeter.layout import Claim
+from rampmeter.report import SaveReport
+from rampmeter.throttle import FlowCounters, Throttle
+
+WEIGHT_OF_NEW = 0.3
+DEFAULT_LEAD_S = 1.0
+_ABORT_REASONS = frozenset({"lease_lost", "superseded", "closing"})
+_NOTHING_YET = FlowCounters(done_bytes=0, throttled_s=0.0, blocked_s=0.0, busy_s=0.0)
+
+
+class Envelope(TypedDict):
+    """What every request carries."""
+
+    job_uid: str
+    attempt: int
+    seq: int
+    ack: int
+
+
+@dataclass(slots=True, kw_only=True)
+class _Steps:
+    """Steps seen by training, and a sample of them to time a step with."""
+
+    step: int = 0
+    sampled_step: int = 0
+    sampled_s: float | None = None
+
+
+class Speech:
+    """Used under the keeper's lock; `see_step` alone is called by training without it."""
+
+    def __init__(self, settings: JobSettings, job_uid: str, claim: Claim) -> None:
+        self.claim = claim
+        self.num_bytes: int | None = None
+        self.stall_s: float | None = None
+        self.write_s: float | None = None
+        self.report: SaveReport | None = None
+        self._settings = settings
+        self._job_uid = job_uid
+        self._seq = 0
+        self._ack = 0
+        self._seen_epoch = 0
+        self._steps = _Steps()
+        self._step_s: float | None = None
+        self._armed_s: float | None = None
+        self._lead_s: float | None = None
+        self._committed_step: int | None = None
+        self._committed_s: float | None = None
+        self._num_failed = 0
+
+    # -- facts -------------------------------------------------------------------------------------------------
+
+    def see_step(self, step: int) -> None:
+        """Training is at `step`. Called at every step: one assignment."""
+        self._steps.step = step
+
+    def note_committed(self, step: int, snapshot_s: float) -> None:
+        """`step` is durable; its snapshot was taken at `snapshot_s`."""
+        self._committed_step, self._committed_s = step, snapshot_s
+
+    def note_armed(self, now_s: float) -> None:
+        """The right to go on has come; the lead time begins."""
+        self._armed_s = now_s
+
+    def note_first_byte(self, now_s: float) -> None:
+        """The lead time ends."""
+        if self._armed_s is not None:
+            self._lead_s = now_s - self._armed_s
+
+    def note_report(self, report: SaveReport, snapshot_s: float) -> None:
+        """A save has ended; only a committed one teaches."""
+        self.report = report
+        if not report.committed:
+            self._num_failed += 1
+            return
+        self.num_bytes = report.num_bytes
+        self.stall_s = _smoothed(self.stall_s, report.stall_s)
+        self.write_s = _smoothed(self.write_s, report.write_s)
+        self.note_committed(report.step, snapshot_s)
+
+    def applied(self, seq: int, seen_epoch: int) -> None:
+        """The answer to `seq` was applied."""
+        self._ack = seq
+        self._seen_epoch = max(self._seen_epoch, seen_epoch)
+
+    def new_claim(self, claim: Claim) -> None:
+        """Speak as a newer attempt: its numbers begin anew."""
+        self.claim, self._seq, self._ack = claim, 0, 0
+
+    # -- words -------------------------------------------------------------------------------------------------
+
+    def word(self, action: Action, pacer: Pacer, throttle: Throttle | None, now_s: float) -> Request:
+        """The request that stands for `action`, with the next number."""
+        envelope = self._next()
+        if action is Action.REGISTER:
+            return self._register(envelope, pacer)
+        if action is Action.ASK:
+            return self._ask(envelope, pacer, throttle, now_s)
+        if action is Action.HEARTBEAT:
+            return self._heartbeat(envelope, pacer, now_s)
+        if action is Action.RELEASE:
+            return self._release(envelope, pacer)
+        return self._of_lease(action, envelope, pacer, throttle, now_s)
+
+    def farewell(self, reason: EndReason) -> Finish:
+        """The attempt ends."""
+        return Finish(**self._next(), reason=reason)
+
+    def _next(self) -> Envelope:
+        self._seq += 1
+        return Envelope(job_uid=self._job_uid, attempt=self.claim.number, seq=self._seq, ack=self._ack)
+
+    def _register(self, envelope: Envelope, pacer: Pacer) -> Register:
+        settings, plan = self._settings, pacer.lease_clock.plan
+        return Register(
+            **envelope,
+            name=settings.name,
+            claim=self.claim.nonce,
+            num_gpus=settings.num_gpus,
+            num_bytes=self.num_bytes,
+            stall_s=self.stall_s,
+            write_s=self.write_s,
+            mtbf_s=settings.mtbf_s,
+            restart_s=settings.restart_s,
+            interval_min_s=settings.interval_min_s,
+            interval_max_s=settings.interval_max_s,
+            seen_epoch=self._seen_epoch,
+            safe_bytes_per_s=plan.safe_bytes_per_s if plan else 0,
+        )
+
+    def _heartbeat(self, envelope: Envelope, pacer: Pacer, now_s: float) -> Heartbeat:
+        self._time_a_step(now_s)
+        return Heartbeat(
+            **envelope,
+            step=self._steps.step,
+            step_s=self._step_s,
+            committed_step=self._committed_step,
+            commit_age_s=None if self._committed_s is None else now_s - self._committed_s,
+            num_skipped=pacer.num_skipped,
+            num_failed=self._num_failed,
+            num_ungoverned=pacer.num_ungoverned,
+        )
+
+    def _ask(self, envelope: Envelope, pacer: Pacer, throttle: Throttle | None, now_s: float) -> SlotRequest:
+        done_bytes = throttle.counters().done_bytes if throttle else 0
+        forecast_s = self._lead_s or DEFAULT_LEAD_S
+        return SlotRequest(
+            **envelope,
+            kind=Kind.WRITE,
+            num_bytes=None if self.num_bytes is None else max(0, self.num_bytes - done_bytes),
+            age_s=None if self._committed_s is None else now_s - self._committed_s,
+            ready_in_s=0.0 if pacer.first_byte else forecast_s,
+            started=pacer.first_byte,
+            urgent=pacer.urgent_since_s is not None,
+        )
+
+    def _of_lease(
+        self, action: Action, envelope: Envelope, pacer: Pacer, throttle: Throttle | None, now_s: float
+    ) -> Ready | Renew:
+        fence = pacer.lease_clock.fence
+        assert fence is not None
+        if action is Action.READY:
+            lead_s = self._lead_s or 0.0
+            return Ready(**envelope, fence=fence, lead_s=lead_s, num_bytes=self.num_bytes)
+        counters = throttle.counters() if throttle else _NOTHING_YET
+        return Renew(
+            **envelope,
+            fence=fence,
+            held_bytes_per_s=pacer.lease_clock.allowance(now_s).bytes_per_s,
+            done_bytes=counters.done_bytes,
+            throttled_s=counters.throttled_s,
+            blocked_s=counters.blocked_s,
+            busy_s=counters.busy_s,
+            num_bytes=self.num_bytes,
+        )
+
+    def _release(self, envelope: Envelope, pacer: Pacer) -> Release:
+        report = self.report
+        assert report is not None
+        assert pacer.save_fence is not None
+        return Release(
+            **envelope,
+            fence=pacer.save_fence,
+            outcome=_outcome(report),
+            done_bytes=report.counters.done_bytes,
+            throttled_s=report.counters.throttled_s,
+            blocked_s=report.counters.blocked_s,
+            busy_s=report.counters.busy_s,
+            step=report.step,
+            stall_s=report.stall_s,
+            lead_s=self._lead_s,
+            write_s=report.write_s if report.committed else None,
+        )
+
+    def _time_a_step(self, now_s: float) -> None:
+        steps = self._steps
+        num_steps = steps.step - steps.sampled_step
+        if steps.sampled_s is not None and num_steps > 0:
+            self._step_s = (now_s - steps.sampled_s) / num_steps
+        steps.sampled_step, steps.sampled_s = steps.step, now_s
+
+
+def _outcome(report: SaveReport) -> Outcome:
+    if report.committed:
+        return Outcome.COMMITTED
+    return Outcome.ABORTED if report.reason in _ABORT_REASONS else Outcome.FAILED
+
+
+def _smoothed(old: float | None, new: float) -> float:
+    return new if old is None else old + WEIGHT_OF_NEW * (new - old)
