@@ -49,9 +49,13 @@ def daly(stall_s: float, mtbf_s: float) -> float:
 
 
 def period(cost_s: float, mtbf_s: float) -> float:
-    """The period that a job would choose alone, in seconds: Young's, Daly's from C/M > 0.01 on."""
+    """The period that a job would choose alone, in seconds: Young's, Daly's from C/M > 0.01 on.
+
+    Daly's begins 5 % below Young's; the period stays level until Daly's has caught up, so that a higher cost or price
+    never shortens it.
+    """
     if cost_s > EXACT_FROM * mtbf_s:
-        return daly(cost_s, mtbf_s)
+        return max(daly(cost_s, mtbf_s), young(EXACT_FROM * mtbf_s, mtbf_s))
     return young(cost_s, mtbf_s)
 
 

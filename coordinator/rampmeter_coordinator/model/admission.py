@@ -28,9 +28,9 @@ def _rank(job: Job, waiter: Waiter | None) -> tuple[bool, bool, float, str]:
 
 
 def wanted(max_bytes_per_s: int | None, config: PoolConfig) -> int:
-    """What a writer could use: its own maximal rate, the whole budget if unknown."""
+    """What a writer could use: its own maximal rate, the whole budget if unknown (a maximum of 0 says nothing)."""
     budget = config.budget_bytes_per_s
-    return budget if max_bytes_per_s is None else min(max_bytes_per_s, budget)
+    return min(max_bytes_per_s, budget) if max_bytes_per_s else budget
 
 
 def start_threshold(max_bytes_per_s: int | None, config: PoolConfig) -> int:

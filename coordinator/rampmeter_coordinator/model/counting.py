@@ -5,9 +5,9 @@ them: a lowering counts only when confirmed; contact needs a confirmed answer; a
 2 TTL - margin after contact on; a fenced attempt counts until it must have stopped.
 """
 
-from rampmeter.core.messages import MARGIN_S
+from rampmeter.core.messages import MARGIN_S, Plan
 from rampmeter_coordinator.model.pool import PoolConfig
-from rampmeter_coordinator.model.records import Job, OldShare
+from rampmeter_coordinator.model.records import Job, OldShare, SafeOffer
 
 ANSWER_ON_ITS_WAY_S = 60.0
 """An answer that we sent may reach the agent this much later at most: longer than any client time-out."""
@@ -41,15 +41,33 @@ def issued_safe(job: Job) -> int:
     return max((o.bytes_per_s for o in job.safe_offers), default=0)
 
 
+def safe_offer(seq: int, plan: Plan) -> SafeOffer:
+    """The safe rate of `plan`, sent with the answer to `seq`."""
+    return SafeOffer(
+        seq=seq,
+        number=plan.number,
+        bytes_per_s=plan.safe_bytes_per_s,
+        after_s=plan.safe_after_s,
+        for_s=plan.safe_for_s,
+    )
+
+
 def silent_from(job: Job, config: PoolConfig) -> float:
-    """From when on the job's safe rate counts, unless it confirms an answer before; 0 = already."""
-    return 0.0 if job.contact_s is None else job.contact_s + config.safe_counted_after_s
+    """From when on the job's safe rate counts, unless it confirms an answer before; 0 = already.
+
+    Every lease given before must have expired when the job may use its safe rate, by whichever plan it holds.
+    """
+    if job.contact_s is None:
+        return 0.0
+    usable_after_s = min((offer.after_s for offer in job.safe_offers), default=config.safe_after_s)
+    return job.contact_s + min(config.safe_counted_after_s, usable_after_s - config.ttl_s - MARGIN_S)
 
 
-def silent_until(job: Job, config: PoolConfig) -> float:
+def silent_until(job: Job) -> float:
     """From when on a silent job is ungoverned: its plan's safe rate has ended, we count it no more."""
     last_s = max(job.contact_s or 0.0, job.answered_s, job.registered_s) + ANSWER_ON_ITS_WAY_S
-    return last_s + config.safe_after_s + config.safe_for_s
+    longest_s = max((offer.after_s + offer.for_s for offer in job.safe_offers), default=0.0)
+    return last_s + longest_s
 
 
 def needs_contact(job: Job, config: PoolConfig, now_s: float) -> bool:
@@ -59,7 +77,7 @@ def needs_contact(job: Job, config: PoolConfig, now_s: float) -> bool:
 
 def is_silent(job: Job, config: PoolConfig, now_s: float) -> bool:
     """The job may be using its safe rate."""
-    return not job.finished and silent_from(job, config) <= now_s < silent_until(job, config)
+    return not job.finished and silent_from(job, config) <= now_s < silent_until(job)
 
 
 def safe_counted(job: Job, config: PoolConfig, now_s: float) -> int:
@@ -106,6 +124,6 @@ def rebase(job: Job, now_s: float, until_s: float) -> None:
         share.until_s = until_s
     if job.lease is not None:
         job.lease.granted_s, job.lease.reported_s, job.lease.ready_by_s = now_s, None, None
-    job.registered_s = job.answered_s = job.answered_received_s = now_s
-    job.contact_s, job.queued_since_s = None, None
+    job.registered_s = job.answered_s = now_s
+    job.contact_s = job.answered_received_s = job.queued_since_s = None
     job.snapshot_s = None if job.snapshot_s is None else now_s

@@ -81,10 +81,17 @@ class Leasing:
             return
         assert job.lease is not None
         _note_progress(job.lease, request, now_s)
-        hold_s = 0.0 if self._needs_contact(job, now_s) else HOLD_RENEWAL_S
+        ends_soon = now_s + 2.0 * HOLD_RENEWAL_S >= counting.lease_until(job)
+        hold_s = 0.0 if ends_soon or self._needs_contact(job, now_s) else HOLD_RENEWAL_S
         job.held = Held(seq=request.seq, received_s=now_s, until_s=now_s + hold_s)
         self._state.touch(job, now_s)
         self._answer_if_over(job, now_s)
+
+    def confirmed(self, job: Job, ack: int, now_s: float) -> None:
+        """The agent has applied the answer to `ack` last; a lease that it therefore does not hold is over."""
+        counting.confirm(job, ack)
+        if job.lease is not None and now_s >= counting.lease_until(job):
+            self.end(job, LeaseState.EXPIRED, GoneReason.EXPIRED, now_s)
 
     def withdraw(self, job: Job) -> None:
         """The client of the held request has gone."""

@@ -77,8 +77,7 @@ class Ledger:
         if isinstance(command, Request):
             refusal = self._request(command, now_s)
             if refusal is not None:
-                reply = Reply(job_uid=command.job_uid, attempt=command.attempt, seq=command.seq, body=refusal)
-                return (*self._state.take_replies(), reply)
+                self._state.refuse(command, refusal)
         elif isinstance(command, Disconnected):
             self._disconnected(command)
         self._leasing.rebalance(now_s)
@@ -95,12 +94,11 @@ class Ledger:
     # -- order of things ---------------------------------------------------------------------------------------
 
     def _time_passes(self, now_s: float) -> None:
-        if not self._refreshed:
-            self._state.refresh_all(now_s)
-            self._refreshed = True
+        due = self._state.take_due(now_s) if self._refreshed else self._state.wake_up(now_s)
+        self._refreshed = True
         if self._state.in_grace and now_s >= self._state.grace_until_s:
             self._state.grace_until_s = 0.0
-        for job in self._state.take_due(now_s):
+        for job in due:
             self._leasing.time_passed(job, now_s)
 
     def _request(self, request: Request, now_s: float) -> Refusal | None:
@@ -114,20 +112,24 @@ class Ledger:
         if refusal is not None:
             return refusal
         if job is not None and job.attempt == request.attempt and request.seq <= job.seq:
-            return self._known_seq(job, request)
+            return self._known_seq(job, request, now_s)
         if isinstance(request, Register):
             job = self._registry.register(request, now_s)
         assert job is not None
         self._supersede(job)
-        counting.confirm(job, request.ack)
+        self._leasing.confirmed(job, request.ack, now_s)
         job.seq = request.seq
         self._handlers[type(request)](job, request, now_s)
         return None
 
-    def _known_seq(self, job: Job, request: Request) -> Refusal | None:
-        """The answer again, unchanged; nothing for the one that is held: whoever sent it again waits on."""
+    def _known_seq(self, job: Job, request: Request, now_s: float) -> Refusal | None:
+        """The answer again, unchanged; nothing for the one that is held: whoever sent it again waits on.
+
+        A request that was withdrawn or held when the coordinator stopped is refused like an old one: its answer would
+        count from a first send of long ago and be dead on arrival.
+        """
         if request.seq == job.answered_seq:
-            self._state.replay(job)
+            self._state.replay(job, now_s)
         elif job.held is None or request.seq != job.held.seq:
             return _old_seq(job)
         return None
@@ -135,8 +137,7 @@ class Ledger:
     def _who_refused(self, job: Job | None, request: Request) -> Refusal | None:
         if job is not None and request.attempt < job.attempt:
             return stale(job)
-        said_goodbye = job is not None and job.finished and request.seq != job.answered_seq
-        if job is None or request.attempt > job.attempt or said_goodbye:
+        if job is None or request.attempt > job.attempt or _strange(job, request):
             return Refusal(
                 reason=RefusalReason.UNKNOWN_JOB,
                 status=404,
@@ -217,6 +218,12 @@ class Ledger:
 
     def timeline(self) -> tuple[TimelineRow, ...]:
         return tuple(self._state.timeline)
+
+
+def _strange(job: Job, request: Request) -> bool:
+    """It speaks after its goodbye, or has applied an answer that this memory never gave: it must register first."""
+    said_goodbye = job.finished and request.seq != job.answered_seq
+    return said_goodbye or request.ack > job.answered_seq
 
 
 def _bad(field: str, detail: str) -> Refusal:

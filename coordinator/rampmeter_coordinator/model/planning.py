@@ -91,7 +91,7 @@ def blank_plan(config: PoolConfig) -> Plan:
     )
 
 
-def replanned(job: Job, solution: Solution, safe_room_bytes_per_s: int) -> Plan:
+def replanned(job: Job, solution: Solution, safe_room_bytes_per_s: int, config: PoolConfig) -> Plan:
     """The job's plan under new figures; the same object where nothing that matters has changed.
 
     `safe_room_bytes_per_s` bounds its safe rate, so that the sum of all that are issued stays within the capacity.
@@ -102,7 +102,9 @@ def replanned(job: Job, solution: Solution, safe_room_bytes_per_s: int) -> Plan:
     if old.number and old.interval_s / DEAD_BAND <= interval_s <= old.interval_s * DEAD_BAND:
         interval_s, reason = old.interval_s, old.reason
     safe_bytes_per_s = min(wanted_safe_rate(job, interval_s), safe_room_bytes_per_s)
-    if old.number and interval_s == old.interval_s and safe_bytes_per_s == old.safe_bytes_per_s:
+    same_times = (old.safe_after_s, old.safe_for_s) == (config.safe_after_s, config.safe_for_s)
+    same = same_times and interval_s == old.interval_s and safe_bytes_per_s == old.safe_bytes_per_s
+    if old.number and same:
         return old
     return replace(
         old,
@@ -111,6 +113,8 @@ def replanned(job: Job, solution: Solution, safe_room_bytes_per_s: int) -> Plan:
         phase_offset_s=old.phase_offset_s * interval_s / old.interval_s,
         request_after_s=_request_after(demand, interval_s),
         safe_bytes_per_s=safe_bytes_per_s,
+        safe_after_s=config.safe_after_s,
+        safe_for_s=config.safe_for_s,
         reason=reason,
         price_gpu_s_per_byte=solution.price,
     )

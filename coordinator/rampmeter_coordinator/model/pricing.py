@@ -97,4 +97,5 @@ def _period(cost_s: Floats, mtbf_s: Floats) -> Floats:
     young = np.sqrt(2.0 * cost_s * mtbf_s)
     half = cost_s / (2.0 * mtbf_s)
     daly = np.where(half >= 1.0, mtbf_s, young * (1.0 + np.sqrt(half) / 3.0 + half / 9.0) - cost_s)
-    return np.where(cost_s > EXACT_FROM * mtbf_s, daly, young)
+    level = np.sqrt(2.0 * EXACT_FROM) * mtbf_s
+    return np.where(cost_s > EXACT_FROM * mtbf_s, np.maximum(daly, level), young)

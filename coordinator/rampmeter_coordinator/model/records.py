@@ -35,11 +35,13 @@ class Offer:
 
 @dataclass(slots=True, kw_only=True)
 class SafeOffer:
-    """The safe rate of plan `number` in one answer; `seq` 0 = held from before we knew the job."""
+    """The safe rate of plan `number` in one answer, and its times; `seq` 0 = held from before we knew the job."""
 
     seq: int
     number: int
     bytes_per_s: int
+    after_s: float
+    for_s: float
 
 
 @dataclass(slots=True, kw_only=True)
@@ -121,7 +123,7 @@ class Job:
     synchronous: bool = False
     seq: int = 0
     answered_seq: int = 0
-    answered_received_s: float = 0.0
+    answered_received_s: float | None = None
     answered_s: float = 0.0
     answer: AnyAnswer | None = None
     contact_s: float | None = None

@@ -49,12 +49,13 @@ class Registry:
         elif request.attempt > job.attempt:
             self._new_attempt(job, request, now_s)
         job.finished = False
+        job.safe_offers = [self._held_before(request)]
         self._take_figures(job, request)
+        self._state.touch(job, now_s)
         self._inputs_moved = True
         return job
 
     def _new_job(self, request: Register, now_s: float) -> Job:
-        held_before = SafeOffer(seq=0, number=0, bytes_per_s=request.safe_bytes_per_s)
         return Job(
             uid=request.job_uid,
             name=request.name,
@@ -63,7 +64,17 @@ class Registry:
             num_gpus=request.num_gpus,
             registered_s=now_s,
             plan=planning.blank_plan(self._state.config),
-            safe_offers=[held_before],
+        )
+
+    def _held_before(self, request: Register) -> SafeOffer:
+        """What the agent says it may use when silent: answers that it did not apply are void with this request."""
+        config = self._state.config
+        return SafeOffer(
+            seq=0,
+            number=0,
+            bytes_per_s=request.safe_bytes_per_s,
+            after_s=config.safe_after_s,
+            for_s=config.safe_for_s,
         )
 
     def _new_attempt(self, job: Job, request: Register, now_s: float) -> None:
@@ -74,7 +85,6 @@ class Registry:
         job.attempt, job.claim, job.registered_s = request.attempt, request.claim, now_s
         job.seq = job.answered_seq = job.num_not_ready = 0
         job.answer, job.contact_s, job.snapshot_s = None, None, None
-        job.safe_offers = [SafeOffer(seq=0, number=0, bytes_per_s=request.safe_bytes_per_s)]
         job.plan = replace(planning.blank_plan(self._state.config), number=0)
 
     @staticmethod
@@ -104,7 +114,9 @@ class Registry:
         """The plan to send with the next answer; None while the job has confirmed the newest."""
         self._solve(now_s)
         first = job.plan.number == 0
-        job.plan = planning.replanned(job, self._state.solution, self._state.safe_room_for(job))
+        job.plan = planning.replanned(
+            job, self._state.solution, self._state.safe_room_for(job), self._state.config
+        )
         if first:
             job.plan = replace(job.plan, phase_offset_s=self._draw_offset(job, now_s))
         known = [offer.number for offer in job.safe_offers]

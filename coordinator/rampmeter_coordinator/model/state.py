@@ -12,12 +12,12 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 
-from rampmeter.core.messages import AnyAnswer, Fence
+from rampmeter.core.messages import AnyAnswer, Fence, Request
 from rampmeter_coordinator.model import counting
 from rampmeter_coordinator.model.commands import Changes, Refusal, Reply
 from rampmeter_coordinator.model.pool import PoolConfig
 from rampmeter_coordinator.model.pricing import Solution
-from rampmeter_coordinator.model.records import Job, Lease, SafeOffer
+from rampmeter_coordinator.model.records import Job, Lease
 from rampmeter_coordinator.model.views import TimelineRow, Totals
 
 MAX_TIMELINE_ROWS = 4096
@@ -52,17 +52,21 @@ class PoolState:
     def restore(self, records: Mapping[str, bytes], meta: bytes) -> None:
         """Take up what a store kept. In grace its times belong to another boot: what was held counts until its end."""
         self.totals = Totals(**json.loads(meta)["totals"])
-        for uid, raw in records.items():
-            job = self.jobs[uid] = Job.from_bytes(raw)
-            if self.in_grace:
-                counting.rebase(job, self.grace_until_s - self.config.grace_s, self.grace_until_s)
+        self.jobs = {uid: Job.from_bytes(raw) for uid, raw in records.items()}
         held = [(job.lease.granted_s, job) for job in self.jobs.values() if job.lease is not None]
         self.live = {job.uid: job for _, job in sorted(held, key=lambda pair: pair[0])}
 
-    def refresh_all(self, now_s: float) -> None:
-        """Bring all sums and timers up to date, once after a restart."""
+    def wake_up(self, now_s: float) -> list[Job]:
+        """The first look at the clock: all sums and timers, and every job as due, for time has passed for each.
+
+        Grace that goes on from an earlier life may end before the leases given in it: they count for their full time.
+        """
+        held_until_s = max(self.grace_until_s, now_s + self.config.grace_s)
         for job in self.jobs.values():
+            if self.in_grace:
+                counting.rebase(job, now_s, held_until_s)
             self.refresh(job, now_s)
+        return list(self.jobs.values())
 
     def remove(self, job: Job) -> None:
         """A job is forgotten; only for jobs that may not use anything."""
@@ -97,7 +101,7 @@ class PoolState:
         self._schedule(job, now_s)
 
     def _issued_now(self, job: Job, now_s: float) -> int:
-        over = job.finished or now_s >= counting.silent_until(job, self.config)
+        over = job.finished or now_s >= counting.silent_until(job)
         return 0 if over else counting.issued_safe(job)
 
     @staticmethod
@@ -164,9 +168,13 @@ class PoolState:
         return sum(counting.old_counted(job, now_s) for job in self.with_old_shares.values())
 
     def safe_room_for(self, job: Job) -> int:
-        """The largest safe rate that the job may be issued now without the sum passing the capacity."""
-        others = self._issued_sum - self._issued.get(job.uid, 0)
-        return max(0, self.config.capacity_bytes_per_s - others)
+        """The largest safe rate that the job may be issued now without the sum passing the capacity.
+
+        In grace nobody is raised: jobs that have not come back yet hold shares that we do not know of.
+        """
+        own = self._issued.get(job.uid, 0)
+        room = max(0, self.config.capacity_bytes_per_s - (self._issued_sum - own))
+        return min(room, own) if self.in_grace else room
 
     # -- answers -----------------------------------------------------------------------------------------------
 
@@ -175,8 +183,7 @@ class PoolState:
         job.answered_seq, job.answered_received_s, job.answered_s = body.seq, received_s, now_s
         job.answer, job.held = body, None
         if body.plan is not None:
-            offer = SafeOffer(seq=body.seq, number=body.plan.number, bytes_per_s=body.plan.safe_bytes_per_s)
-            job.safe_offers.append(offer)
+            job.safe_offers.append(counting.safe_offer(body.seq, body.plan))
         self._send(job, body.seq, body)
         self.touch(job, now_s)
 
@@ -188,10 +195,18 @@ class PoolState:
         job.waiter = None
         self.waiting.pop(job.uid, None)
 
-    def replay(self, job: Job) -> None:
-        """Send the last answer again, unchanged."""
+    def replay(self, job: Job, now_s: float) -> None:
+        """Send the last answer again, unchanged. The agent may receive it, and count its silence, from now on."""
         assert job.answer is not None
         self._send(job, job.answered_seq, job.answer)
+        job.answered_s = now_s
+        self.touch(job, now_s)
+
+    def refuse(self, request: Request, refusal: Refusal) -> None:
+        """Refuse a request; nothing is kept of it."""
+        self._replies.append(
+            Reply(job_uid=request.job_uid, attempt=request.attempt, seq=request.seq, body=refusal)
+        )
 
     def _send(self, job: Job, seq: int, body: AnyAnswer | Refusal) -> None:
         self._replies.append(Reply(job_uid=job.uid, attempt=job.attempt, seq=seq, body=body))
@@ -211,7 +226,7 @@ class PoolState:
         return min(times, default=None)
 
     def take_due(self, now_s: float) -> list[Job]:
-        """Jobs for which a time has come."""
+        """Jobs for which a time has come, all sums up to date before any of them is looked at."""
         due = []
         while self._timers and self._timers[0][0] <= now_s:
             at_s, uid = heapq.heappop(self._timers)
@@ -219,6 +234,8 @@ class PoolState:
             if job is not None and job.wake_s == at_s:
                 job.wake_s = math.inf
                 due.append(job)
+        for job in due:
+            self.refresh(job, now_s)
         return due
 
     def _schedule(self, job: Job, now_s: float) -> None:
@@ -236,5 +253,5 @@ class PoolState:
             if job.lease.ready_by_s is not None:
                 times.append(job.lease.ready_by_s)
         if not job.finished:
-            times += [counting.silent_from(job, self.config), counting.silent_until(job, self.config)]
+            times += [counting.silent_from(job, self.config), counting.silent_until(job)]
         return times
