@@ -24,6 +24,7 @@ from rampmeter.core.errors import ConfigError, ProtocolError
 from rampmeter.core.leaseclock import LeaseClock
 from rampmeter.core.messages import EndReason, Plan
 from rampmeter.core.pacer import Pacer
+from rampmeter.desk import Desk
 from rampmeter.events import Event, Restored, SaveStarted
 from rampmeter.keeper import Keeper
 from rampmeter.layout import Claim, Root, StepName
@@ -91,6 +92,8 @@ class Checkpointer:
             interval_max_s=interval_max_s,
             default_name=os.path.basename(os.path.abspath(root)),  # noqa: PTH100, PTH119 - text, not a look-up
         )
+        if not str(root):
+            raise ConfigError("root is empty: name the directory that holds this job's checkpoints")
         _refuse_many_ranks()
         self._clock: Clock = SystemClock()
         self._root = Root(root, clock=self._clock)
@@ -123,8 +126,9 @@ class Checkpointer:
         self._saver = Saver(self._root, self._claim, **self._saver_options)
         self._speech = Speech(self._settings, job_uid, self._claim)
         self._keeper = self._make_keeper()
+        self._desk = self._make_desk()
         self._see_step = self._speech.see_step
-        self._keeper.start()
+        self._keeper.start(self._desk)
         self._signals.install()
         return self
 
@@ -141,12 +145,21 @@ class Checkpointer:
             return
         self._closed = True
         self._signals.restore()
-        self._keeper.wants_snapshot = False
         if not self._saver.close(limit_s):
             _log.warning("the save in flight was abandoned after %.0f s", limit_s)
         self._keeper.close(_FAREWELL_LIMIT_S, EndReason.PREEMPTED if self._noticed else reason)
 
     def _make_keeper(self) -> Keeper:
+        return Keeper(
+            url=self._settings.coordinator,
+            pool=self._settings.pool,
+            rng=self._rng,
+            is_fenced=self._is_fenced,
+            reclaim=self._reclaim,
+            on_plan=self._keep_plan,
+        )
+
+    def _make_desk(self) -> Desk:
         now_s = self._clock.now()
         lease_clock = LeaseClock()
         kept = self._kept_plan()
@@ -159,18 +172,7 @@ class Checkpointer:
             own_period_s=self._own_period(self._speech),
             local=self._settings.coordinator is None,
         )
-        return Keeper(
-            pacer,
-            self._speech,
-            url=self._settings.coordinator,
-            pool=self._settings.pool,
-            clock=self._clock,
-            rng=self._rng,
-            is_fenced=self._is_fenced,
-            on_event=self._tell,
-            on_plan=self._keep_plan,
-            reclaim=self._reclaim,
-        )
+        return Desk(pacer, self._speech, clock=self._clock, on_event=self._tell, poke=self._keeper.poke)
 
     # -- training ----------------------------------------------------------------------------------------------
 
@@ -186,7 +188,7 @@ class Checkpointer:
             return None
         name = StepName.parse(found.directory)
         self._saver.parent = name
-        self._keeper.restored(found.step)
+        self._desk.restored(found.step)
         self._tell(
             Restored(
                 now_s=self._clock.now(), step=found.step, directory=found.directory, skipped=found.skipped
@@ -200,7 +202,7 @@ class Checkpointer:
         Microseconds otherwise. `state` as in `restore`: a callable is called only when a save starts.
         """
         self._see_step(step)
-        if self._keeper.wants_snapshot:
+        if self._desk.wants_snapshot:
             self._snapshot(step, state)
         elif not self._sized:
             self._learn_size(state)
@@ -212,12 +214,12 @@ class Checkpointer:
     @property
     def should_stop(self) -> bool:
         """Training should leave its loop: a notice came and its save has ended, or a newer attempt took over."""
-        return self._saved_after_notice or self._keeper.stopped
+        return self._saved_after_notice or self._desk.stopped
 
     @property
     def exit_code(self) -> int:
         """What the process should exit with: 0; 75 after a preemption save, so that supervisors start it again."""
-        if self._keeper.stopped:
+        if self._desk.stopped:
             return EXIT_REPLACED
         return EXIT_PREEMPTED if self._noticed else 0
 
@@ -229,21 +231,20 @@ class Checkpointer:
     @property
     def num_ungoverned(self) -> int:
         """Saves written with no right but the job's own, because no coordinator had ever answered."""
-        return self._keeper.num_ungoverned
+        return self._desk.num_ungoverned
 
     def _snapshot(self, step: int, state: State) -> None:
-        throttle = self._keeper.begin_snapshot()
-        if throttle is None:
+        granted = self._desk.begin_snapshot()
+        if granted is None:
             return
+        throttle, fence = granted
         self._tell(SaveStarted(now_s=self._clock.now(), step=step))
-        result = self._saver.begin(
-            step, state, throttle, on_first_byte=self._keeper.first_byte, lease=self._keeper.fence
-        )
+        result = self._saver.begin(step, state, throttle, on_first_byte=self._desk.first_byte, lease=fence)
         result.add_done_callback(self._save_ended)
 
     def _save_ended(self, result: "Future[SaveReport]") -> None:
         report = self._last_save = result.result()
-        self._keeper.save_ended(report, self._own_period)
+        self._desk.save_ended(report, self._own_period)
         self._saved_after_notice = self._noticed
         if report.committed:
             retention.prune(self._root, self._settings.keep)
@@ -253,7 +254,7 @@ class Checkpointer:
     def _learn_size(self, state: State) -> None:
         if not self._sized:
             self._sized = True
-            self._keeper.size_known(tensor_bytes(state))
+            self._desk.size_known(tensor_bytes(state))
 
     def _own_period(self, speech: Speech) -> float:
         """The interval that the job would choose alone, from what was measured so far."""
@@ -294,7 +295,7 @@ class Checkpointer:
 
     def _on_notice(self) -> None:
         self._noticed = True
-        self._keeper.notice()
+        self._desk.notice()
 
     def _tell(self, event: Event) -> None:
         if self._listener is None:

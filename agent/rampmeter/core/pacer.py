@@ -177,8 +177,6 @@ class Pacer:
         if governance is None:
             return
         self.governance = governance
-        if governance is Governance.UNGOVERNED:
-            self.num_ungoverned += 1
         self._proceed()
 
     def _fallback(self, now_s: float) -> Governance | None:
@@ -301,6 +299,8 @@ class Pacer:
         """The save has ended, one way or the other."""
         self._ended_s, self._retry_at_s = now_s, 0.0
         self.urgent_since_s = None
+        if self.governance is Governance.UNGOVERNED:
+            self.num_ungoverned += 1
         self._to(_S.COMMITTED if committed and self.state is not _S.ARMED else _S.ABORTED)
 
     def released(self, now_s: float) -> None:

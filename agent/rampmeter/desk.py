@@ -1,0 +1,257 @@
+"""Where the threads of an agent meet: the pacer, the words for the coordinator and the writer's cell, behind one lock.
+
+Training and flush threads say here what happened; the keeper's thread asks what to say next and brings the answers.
+Nothing here waits: no network, no file, no other thread. `on_event` is called under the lock and must be quick.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from rampmeter.core.clock import Clock
+from rampmeter.core.messages import AnyAnswer, EndReason, Fence, Request
+from rampmeter.core.pacer import Action, Governance, Pacer, PacerState
+from rampmeter.events import CoordinatorHeard, Event, RateChanged, SaveEnded, StateChanged
+from rampmeter.layout import Claim
+from rampmeter.report import SaveReport
+from rampmeter.speech import Speech
+from rampmeter.throttle import Throttle
+
+_log = logging.getLogger("rampmeter")
+
+CLAIM_CHECK_S = 15.0
+"""TTL / 2: how often a writer that hears no coordinator looks whether a newer attempt has claimed the root."""
+
+_WITHOUT_LEASE = frozenset({Governance.SAFE_RATE, Governance.UNGOVERNED})
+
+
+class Desk:
+    """One per attempt. `poke` wakes the keeper's thread."""
+
+    def __init__(
+        self,
+        pacer: Pacer,
+        speech: Speech,
+        *,
+        clock: Clock,
+        on_event: Callable[[Event], None],
+        poke: Callable[[], None],
+    ) -> None:
+        self.wants_snapshot = False
+        self.stopped = False
+        self._pacer = pacer
+        self._speech = speech
+        self._clock = clock
+        self._on_event = on_event
+        self._poke = poke
+        self._lock = threading.RLock()
+        self._throttle: Throttle | None = None
+        self._allowed: tuple[int | None, float | None] = (0, None)
+        self._last_state = pacer.state
+        self._reachable: bool | None = None
+        self._claim_checked_s = float("-inf")
+        self._noticed = self._hurried = False
+
+    # -- said by training and flush threads --------------------------------------------------------------------
+
+    def begin_snapshot(self) -> tuple[Throttle, Fence | None] | None:
+        """Training is about to snapshot: the cell that paces the flush and its lease, or None if it may not."""
+        with self._lock:
+            self.advance()
+            if not self.wants_snapshot:
+                return None
+            self._pacer.begin_snapshot(self._clock.now())
+            self._throttle, self._allowed = Throttle(clock=self._clock), (0, None)
+            self.advance()
+            return self._throttle, self._pacer.lease_clock.fence
+
+    def first_byte(self) -> None:
+        """The flush holds its first byte and waits for a rate."""
+        with self._lock:
+            self._speech.note_first_byte(self._clock.now())
+            self._pacer.first_byte_in_hand()
+            self.advance()
+        self._poke()
+
+    def save_ended(self, report: SaveReport, own_period_s: Callable[[Speech], float]) -> None:
+        """The flush has ended. `own_period_s` tells the job's own period from what was measured so far."""
+        with self._lock:
+            now_s = self._clock.now()
+            snapshot_s = self._pacer.snapshot_s
+            self._speech.note_report(report, now_s if snapshot_s is None else snapshot_s)
+            self._on_event(_ended_event(report, self._pacer.governance, now_s))
+            self._pacer.set_own_period(own_period_s(self._speech))
+            self._pacer.ended(now_s, committed=report.committed)
+            self._throttle = None
+            self.advance()
+        self._poke()
+
+    def restored(self, step: int) -> None:
+        """Training goes on from a durable `step`."""
+        with self._lock:
+            self._speech.note_committed(step, self._clock.now())
+
+    def size_known(self, num_bytes: int) -> None:
+        """The cold-start figure for the bytes of a save: told to the coordinator by registering once more."""
+        with self._lock:
+            if self._speech.num_bytes is None:
+                self._speech.num_bytes = num_bytes
+                self._pacer.forgotten()
+        self._poke()
+
+    def notice(self) -> None:
+        """The job is about to be ended: save soon. Takes no lock, for it may be called inside a signal handler."""
+        self._noticed = True
+        self._poke()
+
+    def stop(self, why: str) -> None:
+        """This attempt is over: a newer one exists."""
+        _log.error("this attempt of the job saves no more: %s", why)
+        with self._lock:
+            self.stopped, self.wants_snapshot = True, False
+            if self._throttle is not None:
+                self._throttle.abort("superseded")
+
+    @property
+    def num_ungoverned(self) -> int:
+        """Saves that were written by no right but the job's own."""
+        return self._pacer.num_ungoverned
+
+    # -- said by the keeper's thread ---------------------------------------------------------------------------
+
+    def advance(self) -> Action:
+        """Let time pass and carry what follows to training, to the writer and to whoever listens; what to say next."""
+        with self._lock:
+            now_s = self._clock.now()
+            if self._noticed and not self._hurried:
+                self._hurried = True
+                self._pacer.hurry(now_s)
+            self._pacer.tick(now_s)
+            self._note_state(now_s)
+            self.wants_snapshot = self._pacer.wants_snapshot and not self.stopped
+            self._carry_rate(now_s)
+            return self._pacer.next_action(now_s)
+
+    def wake_in(self) -> float:
+        """Seconds until `advance` may have something new; infinity if nothing is coming."""
+        with self._lock:
+            now_s = self._clock.now()
+            wake_s = self._pacer.wake_at(now_s)
+            if self._writes_without_lease():
+                wake_s = min(wake_s, self._claim_checked_s + CLAIM_CHECK_S)
+            return max(0.0, wake_s - now_s)
+
+    def word(self, action: Action) -> tuple[Request, float]:
+        """The request that stands for `action`, and the time at which it is sent."""
+        with self._lock:
+            now_s = self._clock.now()
+            return self._speech.word(action, self._pacer, self._throttle, now_s), now_s
+
+    def answered(self, action: Action, answer: AnyAnswer, first_sent_s: float) -> None:
+        """The answer to `action` has come."""
+        fence = getattr(answer, "fence", None)
+        with self._lock:
+            now_s = self._clock.now()
+            self._speech.applied(answer.seq, fence.epoch if fence else 0)
+            self._pacer.answered(answer, first_sent_s, now_s)
+            self._pacer.said(action, now_s)
+            self._heard(now_s, reachable=True, detail="answers")
+            self.advance()
+
+    def not_answered(self, retry_after_s: float, detail: str) -> None:
+        """Nothing usable came back; the keeper tries again after `retry_after_s`."""
+        with self._lock:
+            now_s = self._clock.now()
+            self._pacer.unreachable(now_s, retry_after_s)
+            self._heard(now_s, reachable=False, detail=detail)
+            self.advance()
+
+    def forgotten(self, claim: Claim | None = None) -> None:
+        """The coordinator does not know this attempt: register again, with `claim` where a new one was needed."""
+        with self._lock:
+            if claim is not None:
+                self._speech.new_claim(claim)
+            self._pacer.forgotten()
+
+    def last_words(self, reason: EndReason) -> list[Request]:
+        """What is left to say at the end of the job: the lease that is still held, and goodbye."""
+        with self._lock:
+            if not self._pacer.registered:
+                return []
+            now_s = self._clock.now()
+            words: list[Request] = []
+            if self._pacer.next_action(now_s) is Action.RELEASE:
+                words.append(self._speech.word(Action.RELEASE, self._pacer, None, now_s))
+            return [*words, self._speech.farewell(reason)]
+
+    def claim_check_is_due(self) -> bool:
+        """A save goes on without a lease: nobody but the root can tell that this attempt was replaced."""
+        with self._lock:
+            is_old = self._clock.now() >= self._claim_checked_s + CLAIM_CHECK_S
+            return is_old and self._writes_without_lease()
+
+    def claim_checked(self) -> None:
+        """The newest claim was read and is still ours."""
+        with self._lock:
+            self._claim_checked_s = self._clock.now()
+            self.advance()
+
+    # -- inside ------------------------------------------------------------------------------------------------
+
+    def _writes_without_lease(self) -> bool:
+        return self._throttle is not None and self._pacer.governance in _WITHOUT_LEASE
+
+    def _note_state(self, now_s: float) -> None:
+        state = self._pacer.state
+        if state is self._last_state:
+            return
+        self._last_state = state
+        if state is PacerState.ARMED:
+            self._speech.note_armed(now_s)
+        self._on_event(StateChanged(now_s=now_s, state=state))
+
+    def _carry_rate(self, now_s: float) -> None:
+        """Tell the writer what it may use now, where that has changed."""
+        if self._throttle is None:
+            return
+        allowed = self._allowed_now(now_s)
+        if allowed == self._allowed:
+            return
+        self._allowed = allowed
+        self._throttle.set_rate(*allowed)
+        rate, until_s = allowed
+        governance = self._pacer.governance
+        self._on_event(RateChanged(now_s=now_s, bytes_per_s=rate, until_s=until_s, governance=governance))
+
+    def _allowed_now(self, now_s: float) -> tuple[int | None, float | None]:
+        governance = self._pacer.governance
+        if governance is Governance.LOCAL:
+            return None, None
+        if governance in _WITHOUT_LEASE and now_s >= self._claim_checked_s + 2.0 * CLAIM_CHECK_S:
+            return 0, None  # the newest claim is read before the first byte
+        if governance is Governance.UNGOVERNED:
+            return None, None
+        allowance = self._pacer.lease_clock.allowance(now_s)
+        return allowance.bytes_per_s, allowance.until_s
+
+    def _heard(self, now_s: float, *, reachable: bool, detail: str) -> None:
+        if reachable is self._reachable:
+            return
+        self._reachable = reachable
+        log = _log.info if reachable else _log.warning
+        log("the coordinator %s: %s", "answers" if reachable else "does not answer", detail)
+        self._on_event(CoordinatorHeard(now_s=now_s, reachable=reachable, detail=detail))
+
+
+def _ended_event(report: SaveReport, governance: Governance, now_s: float) -> SaveEnded:
+    return SaveEnded(
+        now_s=now_s,
+        step=report.step,
+        directory=report.directory,
+        num_bytes=report.num_bytes,
+        stall_s=report.stall_s,
+        lead_s=report.lead_s,
+        write_s=report.write_s,
+        governance=governance,
+        reason=report.reason,
+    )
