@@ -42,7 +42,8 @@ class Throttle:
         self._lock = threading.Lock()
         self._rate_bytes_per_s: int | None = 0
         self._deadline_s: float | None = None
-        self._credit_bytes = 0.0
+        self._taken_bytes = 0
+        self._paid_bytes = 0.0  # less than taken: somebody waits; more: a burst is in hand
         self._refilled_at_s = self._clock.now()
         self._abort_reason: str | None = None
         self._done_bytes = 0
@@ -60,13 +61,10 @@ class Throttle:
         if bytes_per_s is not None and bytes_per_s < 0:
             raise ValueError(f"a rate is not negative (got {bytes_per_s} bytes/s)")
         with self._lock:
-            now_s = self._clock.now()
-            self._refill(now_s)
-            if self._rate_bytes_per_s is None:
-                self._credit_bytes = 0.0
+            self._refill(self._clock.now())
             self._rate_bytes_per_s = bytes_per_s
             self._deadline_s = deadline_s
-            self._credit_bytes = min(self._credit_bytes, _BURST_S * (bytes_per_s or 0))
+            self._limit_burst()
 
     def abort(self, reason: str) -> None:
         """Let nothing more out; whoever takes or waits gets LeaseLost. The first reason stands."""
@@ -94,17 +92,20 @@ class Throttle:
         return min(max(int(_BURST_S * rate), smallest_bytes), largest_bytes)
 
     def take(self, num_bytes: int) -> None:
-        """Return when `num_bytes` may be written. Raises LeaseLost once the save was aborted."""
-        unpaid_bytes = float(num_bytes)
+        """Return when `num_bytes` may be written, first come first served. LeaseLost once the save was aborted."""
+        with self._lock:
+            self._refill(self._clock.now())
+            self._taken_bytes += num_bytes
+            ticket_bytes = self._taken_bytes
         while True:
             with self._lock:
-                sleep_s, unpaid_bytes = self._pay(unpaid_bytes)
-            if sleep_s is None:
+                sleep_s = self._time_until_paid(ticket_bytes)
+            if sleep_s == 0.0:
                 return
             self._sleep(sleep_s)
 
-    def _pay(self, unpaid_bytes: float) -> tuple[float | None, float]:
-        """Pay what can be paid now: how long to sleep (None = all is paid) and what is still unpaid."""
+    def _time_until_paid(self, ticket_bytes: int) -> float:
+        """How long to sleep before all bytes up to the ticket may be paid for; 0 = they are."""
         if self._abort_reason is not None:
             raise LeaseLost(self._abort_reason)
         now_s = self._clock.now()
@@ -112,22 +113,28 @@ class Throttle:
         self._refill(now_s)
         rate = self._rate_bytes_per_s
         if rate == 0 or self._lapsed(now_s):
-            return _LONGEST_SLEEP_S, unpaid_bytes
+            return _LONGEST_SLEEP_S
         if rate is None:
-            return None, 0.0
-        paid_bytes = min(self._credit_bytes, unpaid_bytes)
-        self._credit_bytes -= paid_bytes
-        unpaid_bytes -= paid_bytes
-        if unpaid_bytes <= 0:
-            return None, 0.0
-        return min(unpaid_bytes / rate, _LONGEST_SLEEP_S), unpaid_bytes
+            self._paid_bytes = max(self._paid_bytes, float(ticket_bytes))
+            return 0.0
+        unpaid_bytes = ticket_bytes - self._paid_bytes
+        if (
+            unpaid_bytes < 1.0
+        ):  # the rest of a byte is paid with the next chunk: a clock may not resolve its time
+            return 0.0
+        return min(unpaid_bytes / rate, _LONGEST_SLEEP_S)
 
     def _refill(self, now_s: float) -> None:
+        """Pay with the time that has passed: first what was taken, then at most a short burst ahead."""
         until_s = now_s if self._deadline_s is None else min(now_s, self._deadline_s)
         rate = self._rate_bytes_per_s or 0
-        earned_bytes = max(0.0, until_s - self._refilled_at_s) * rate
-        self._credit_bytes = min(self._credit_bytes + earned_bytes, _BURST_S * rate)
+        self._paid_bytes += max(0.0, until_s - self._refilled_at_s) * rate
         self._refilled_at_s = now_s
+        self._limit_burst()
+
+    def _limit_burst(self) -> None:
+        rate = self._rate_bytes_per_s or 0
+        self._paid_bytes = min(self._paid_bytes, self._taken_bytes + _BURST_S * rate)
 
     def _lapsed(self, now_s: float) -> bool:
         return self._deadline_s is not None and now_s >= self._deadline_s
