@@ -1,0 +1,198 @@
+"""The object that a training loop holds, without a coordinator: a complete local checkpointer."""
+
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+import rampmeter
+from rampmeter.core.pacer import Governance
+from rampmeter.events import Restored, SaveEnded
+from support.training import Run, tensors
+from support.waiting import wait_for
+
+OFTEN = {"interval_max_s": 1.0, "mtbf_s": 1e6}
+SRC = str(Path(__file__).parent.parent)
+
+
+def train_until(ckpt, run, step, condition, limit_steps=20_000):
+    """Train until `condition` holds; returns the step."""
+    for _ in range(limit_steps):
+        if condition():
+            return step
+        run.train_one()
+        step += 1
+        ckpt.step(step, run.state)
+    raise AssertionError(f"the condition did not come true within {limit_steps} steps")
+
+
+def committed(events):
+    return [e for e in events if isinstance(e, SaveEnded) and e.reason is None]
+
+
+def test_resume_equals_the_uninterrupted_run_bit_for_bit(tmp_path):
+    """Weights, moments, schedule, dropout masks and data order go on as if nothing had happened."""
+    events, first = [], Run()
+    with rampmeter.Checkpointer(tmp_path, on_event=events.append, **OFTEN) as ckpt:
+        assert ckpt.restore(first.state) is None
+        train_until(ckpt, first, 0, lambda: len(committed(events)) >= 2)
+    for _ in range(50):
+        first.train_one()
+    second = Run(seed=99)
+    with rampmeter.Checkpointer(tmp_path, **OFTEN) as ckpt:
+        step = ckpt.restore(second.state)
+    for _ in range(len(first.losses) - step):
+        second.train_one()
+    assert second.losses == first.losses[step:]
+    assert all(torch.equal(a, b) for a, b in zip(tensors(first), tensors(second), strict=True))
+
+
+def test_local_saves_are_no_ungoverned_saves(tmp_path):
+    """Without a coordinator nobody is missed."""
+    events, run = [], Run()
+    with rampmeter.Checkpointer(tmp_path, on_event=events.append, **OFTEN) as ckpt:
+        train_until(ckpt, run, 0, lambda: committed(events))
+        assert ckpt.num_ungoverned == 0
+    assert {e.governance for e in committed(events)} == {Governance.LOCAL}
+
+
+def test_keep_bounds_what_stays_on_disk(tmp_path):
+    """keep = 2: two checkpoints after four."""
+    events, run = [], Run()
+    with rampmeter.Checkpointer(tmp_path, keep=2, on_event=events.append, **OFTEN) as ckpt:
+        train_until(ckpt, run, 0, lambda: len(committed(events)) >= 4)
+    assert len(list(tmp_path.glob("step-*"))) == 2
+
+
+def test_a_callable_state_is_called_only_for_saves(tmp_path):
+    """Once for the size, then once per save."""
+    events, run, calls = [], Run(), []
+
+    def state():
+        calls.append(1)
+        return run.state
+
+    step = 0
+    with rampmeter.Checkpointer(tmp_path, on_event=events.append, **OFTEN) as ckpt:
+        while not committed(events):
+            run.train_one()
+            step += 1
+            ckpt.step(step, state)
+    assert len(calls) == 1 + len(committed(events))
+
+
+def test_restore_tells_and_names_what_it_loaded(tmp_path):
+    """An event for whoever watches."""
+    events, run = [], Run()
+    with rampmeter.Checkpointer(tmp_path, on_event=events.append, **OFTEN) as ckpt:
+        train_until(ckpt, run, 0, lambda: committed(events))
+    again = []
+    with rampmeter.Checkpointer(tmp_path, on_event=again.append, **OFTEN) as ckpt:
+        step = ckpt.restore(Run().state)
+    assert [(e.step, e.skipped) for e in again if isinstance(e, Restored)] == [(step, ())]
+
+
+def test_a_listener_that_raises_does_no_harm(tmp_path):
+    """What on_event raises is logged; saves go on."""
+    run, calls = Run(), []
+
+    def listener(event):
+        calls.append(event)
+        raise ValueError("mine")
+
+    with rampmeter.Checkpointer(tmp_path, on_event=listener, **OFTEN) as ckpt:
+        train_until(ckpt, run, 0, lambda: ckpt.last_save is not None)
+        assert ckpt.last_save.committed
+
+
+def test_works_in_a_thread_without_signals(tmp_path):
+    """C108: outside the main thread signals are left alone and saving works."""
+    before = signal.getsignal(signal.SIGTERM)
+    result = []
+
+    def work():
+        events, run = [], Run()
+        with rampmeter.Checkpointer(tmp_path, on_event=events.append, **OFTEN) as ckpt:
+            train_until(ckpt, run, 0, lambda: committed(events))
+        result.append(len(committed(events)))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(60)
+    assert result
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_signal_handlers_are_put_back(tmp_path):
+    """After the job the process is as it was before."""
+    before = signal.getsignal(signal.SIGTERM)
+    with rampmeter.Checkpointer(tmp_path):
+        assert signal.getsignal(signal.SIGTERM) is not before
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_no_thread_is_left(tmp_path):
+    """The keeper ends with the job."""
+    with rampmeter.Checkpointer(tmp_path):
+        wait_for(lambda: any(t.name == "rampmeter-keeper" for t in threading.enumerate()), what="the keeper")
+    assert not any(t.name == "rampmeter-keeper" for t in threading.enumerate())
+
+
+@pytest.mark.parametrize("root", ["", "/proc/nothing/here"])
+def test_a_root_that_cannot_be_used_is_named_at_the_start(root):
+    """ConfigError, before training has begun."""
+    with pytest.raises(rampmeter.ConfigError, match="root"), rampmeter.Checkpointer(root):
+        pass
+
+
+PREEMPTED = """
+import os, signal, sys
+sys.path.insert(0, {src!r})
+from support.training import Run
+import rampmeter
+run, step = Run(), 0
+with rampmeter.Checkpointer({root!r}, interval_min_s=1000.0) as ckpt:
+    while not ckpt.should_stop:
+        run.train_one(); step += 1
+        ckpt.step(step, run.state)
+        if step == 30:
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert step < 100_000
+sys.exit(ckpt.exit_code)
+"""
+
+
+def test_sigterm_saves_once_more_and_exits_75(tmp_path):
+    """A notice: one save at once, should_stop, an exit code that supervisors requeue."""
+    script = PREEMPTED.format(src=SRC, root=str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", script], timeout=120, check=False)
+    assert done.returncode == 75
+    with rampmeter.Checkpointer(tmp_path) as ckpt:
+        assert ckpt.restore(Run().state) >= 30
+
+
+LIGHT = """
+import sys, threading, time
+start = time.perf_counter()
+import rampmeter
+took = time.perf_counter() - start
+heavy = {"torch", "pydantic", "fastapi", "redis", "numpy", "httpx"} & set(sys.modules)
+assert not heavy, heavy
+assert threading.active_count() == 1
+print(took)
+"""
+
+
+def test_import_is_light():
+    """No torch, pydantic, fastapi or redis, no thread."""
+    subprocess.run([sys.executable, "-c", LIGHT], timeout=60, check=True)
+
+
+def test_public_names_are_what_all_says():
+    """__all__ and the real surface are the same."""
+    assert all(hasattr(rampmeter, name) for name in rampmeter.__all__)
+    assert list(rampmeter.__all__) == sorted(rampmeter.__all__)

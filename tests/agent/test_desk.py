@@ -1,0 +1,251 @@
+"""The desk: what training, flush and keeper say to each other, without any thread or network."""
+
+from dataclasses import replace
+
+import pytest
+
+from rampmeter.config import job_settings
+from rampmeter.core.clock import ManualClock
+from rampmeter.core.errors import LeaseLost
+from rampmeter.core.leaseclock import LeaseClock
+from rampmeter.core.messages import EndReason, Finish, Outcome, Release, Renew, SlotRequest
+from rampmeter.core.pacer import Action, Pacer
+from rampmeter.desk import CLAIM_CHECK_S, Desk
+from rampmeter.events import RateChanged, SaveEnded
+from rampmeter.layout import Claim
+from rampmeter.report import SaveReport
+from rampmeter.speech import Speech
+from rampmeter.throttle import FlowCounters
+from support.answers import grant, noted, plan
+
+SETTINGS = job_settings(job="run7", pool=None, coordinator="http://h:1", num_gpus=8, keep=3, environment={})
+REPORT = SaveReport(
+    step=40,
+    directory="step-00000040.a00001.00000000",
+    num_bytes=1000,
+    stage_s=0.1,
+    stall_s=0.2,
+    lead_s=0.3,
+    write_s=4.0,
+    counters=FlowCounters(done_bytes=990, throttled_s=3.0, blocked_s=0.5, busy_s=0.2),
+    committed=True,
+    reason=None,
+)
+
+
+class Scene:
+    """A desk with everything around it made by hand."""
+
+    def __init__(self, *, local=False):
+        self.clock = ManualClock()
+        self.events = []
+        self.pokes = 0
+        self.speech = Speech(SETTINGS, "a" * 32, Claim(number=1, nonce="b" * 32))
+        self.pacer = Pacer(LeaseClock(), now_s=self.clock.now(), draw=0.5, own_period_s=40.0, local=local)
+        self.desk = Desk(
+            self.pacer, self.speech, clock=self.clock, on_event=self.events.append, poke=self.poke
+        )
+
+    def poke(self):
+        self.pokes += 1
+
+    def say(self, make_answer):
+        """Word what is to be said, answer it; returns the request."""
+        action = self.desk.advance()
+        request, sent_s = self.desk.word(action)
+        self.desk.answered(action, make_answer(request.seq), sent_s)
+        return request
+
+    def register(self):
+        self.say(lambda seq: noted(seq, plan=plan()))
+
+    def arm(self):
+        self.register()
+        self.clock.advance(60.0)
+        self.say(grant)
+
+    def flush(self, rate=9_000):
+        self.arm()
+        throttle, _ = self.desk.begin_snapshot()
+        self.clock.advance(0.25)
+        self.desk.first_byte()
+        self.say(lambda seq: grant(seq, rate=rate))
+        return throttle
+
+    def end(self, report=REPORT):
+        self.clock.advance(4.0)
+        self.desk.save_ended(report, lambda _: 50.0)
+
+
+def test_requests_count_up_and_acknowledge_the_last_answer_applied():
+    """seq grows with every request; ack is the seq of the last answer."""
+    scene = Scene()
+    scene.register()
+    scene.clock.advance(20.0)
+    first, _ = scene.desk.word(Action.HEARTBEAT)
+    second, _ = scene.desk.word(Action.HEARTBEAT)
+    assert [(r.seq, r.ack) for r in (first, second)] == [(2, 1), (3, 1)]
+
+
+def test_no_snapshot_without_a_grant():
+    """begin_snapshot says None, and training goes on."""
+    scene = Scene()
+    scene.register()
+    assert scene.desk.begin_snapshot() is None
+
+
+def test_a_snapshot_is_handed_out_once():
+    """The second call while one is taken gets nothing."""
+    scene = Scene()
+    scene.arm()
+    assert scene.desk.wants_snapshot
+    assert scene.desk.begin_snapshot() is not None
+    assert scene.desk.begin_snapshot() is None
+    assert not scene.desk.wants_snapshot
+
+
+def test_the_writer_gets_its_rate_with_the_grant_and_nothing_before():
+    """Armed is rate 0; active is the rate until the deadline."""
+    scene = Scene()
+    throttle = scene.flush(rate=9_000)
+    rates = [(e.bytes_per_s, e.until_s) for e in scene.events if isinstance(e, RateChanged)]
+    sent_s = 1000.0 + 60.25
+    assert rates[0][0] == 0
+    assert rates[-1] == (9_000, sent_s + 30.0 - 1.0)
+    throttle.set_rate(None)
+    throttle.take(1)
+
+
+def test_a_lapse_sets_the_writer_to_zero():
+    """Whatever the reason: past the deadline the rate is 0."""
+    scene = Scene()
+    scene.flush()
+    scene.clock.advance(29.0)
+    assert scene.desk.advance() is Action.ASK
+    last = [e for e in scene.events if isinstance(e, RateChanged)][-1]
+    assert last.bytes_per_s == 0
+
+
+def test_renewal_carries_what_is_held_and_done():
+    """The rate that it holds and the flow counters."""
+    scene = Scene()
+    throttle = scene.flush(rate=9_000)
+    throttle.add_done(700)
+    renewal, _ = scene.desk.word(Action.RENEW)
+    assert isinstance(renewal, Renew)
+    assert (renewal.held_bytes_per_s, renewal.done_bytes) == (9_000, 700)
+
+
+def test_release_reports_the_save():
+    """Outcome, bytes, where the time went, stall, lead time and write time."""
+    scene = Scene()
+    scene.flush()
+    scene.end()
+    release = scene.say(noted)
+    assert isinstance(release, Release)
+    assert (release.outcome, release.done_bytes, release.step) == (Outcome.COMMITTED, 990, 40)
+    assert (release.throttled_s, release.blocked_s, release.busy_s) == (3.0, 0.5, 0.2)
+    assert (release.stall_s, release.lead_s, release.write_s) == (0.2, 0.25, 4.0)
+
+
+@pytest.mark.parametrize(
+    ("reason", "outcome"),
+    [("enospc", Outcome.FAILED), ("lease_lost", Outcome.ABORTED), ("superseded", Outcome.ABORTED)],
+)
+def test_a_save_that_failed_teaches_nothing(reason, outcome):
+    """No write time in the release, no figures kept."""
+    scene = Scene()
+    scene.flush()
+    scene.end(replace(REPORT, committed=False, reason=reason))
+    release = scene.say(noted)
+    assert (release.outcome, release.write_s, scene.speech.write_s) == (outcome, None, None)
+
+
+def test_a_slot_request_after_a_lapse_says_what_is_left():
+    """started, first byte in hand, bytes still to write."""
+    scene = Scene()
+    throttle = scene.flush()
+    scene.speech.num_bytes = 1000
+    throttle.add_done(400)
+    scene.clock.advance(29.0)
+    asked, _ = scene.desk.word(scene.desk.advance())
+    assert isinstance(asked, SlotRequest)
+    assert (asked.started, asked.ready_in_s, asked.num_bytes) == (True, 0.0, 600)
+
+
+def test_size_is_told_by_registering_once_more():
+    """The first state that is seen gives the cold-start bytes."""
+    scene = Scene()
+    scene.register()
+    scene.desk.size_known(5000)
+    request = scene.say(lambda seq: noted(seq, plan=plan()))
+    assert (type(request).__name__, request.num_bytes) == ("Register", 5000)
+
+
+def test_a_writer_without_lease_reads_the_newest_claim_before_the_first_byte():
+    """Rate 0 until the claim was read, and again when that was long ago."""
+    scene = Scene()
+    scene.desk.not_answered(1.0, "gone")
+    scene.clock.advance(20.0)
+    scene.desk.advance()
+    throttle, _ = scene.desk.begin_snapshot()
+    scene.desk.first_byte()
+    rates = [e.bytes_per_s for e in scene.events if isinstance(e, RateChanged)]
+    assert rates == []
+    assert scene.desk.claim_check_is_due()
+    scene.desk.claim_checked()
+    assert not scene.desk.claim_check_is_due()
+    assert [e.bytes_per_s for e in scene.events if isinstance(e, RateChanged)] == [None]
+    throttle.take(10)
+    scene.clock.advance(2 * CLAIM_CHECK_S)
+    scene.desk.advance()
+    assert [e.bytes_per_s for e in scene.events if isinstance(e, RateChanged)] == [None, 0]
+
+
+def test_a_newer_attempt_stops_the_writer_before_its_next_chunk():
+    """stop() aborts the flush in progress and wants no more snapshots."""
+    scene = Scene()
+    throttle = scene.flush()
+    scene.desk.stop("newer")
+    with pytest.raises(LeaseLost, match="superseded"):
+        throttle.take(1)
+    assert scene.desk.stopped
+
+
+def test_last_words_give_the_lease_back_and_say_goodbye():
+    """At the end of the job: release if one is owed, then finish."""
+    scene = Scene()
+    scene.flush()
+    scene.end()
+    words = scene.desk.last_words(EndReason.PREEMPTED)
+    assert [type(word) for word in words] == [Release, Finish]
+    assert words[1].reason is EndReason.PREEMPTED
+
+
+def test_an_attempt_that_never_registered_says_no_goodbye():
+    """There is nobody to say it to."""
+    assert Scene().desk.last_words(EndReason.FINISHED) == []
+
+
+def test_an_ungoverned_save_is_told_in_the_heartbeat():
+    """Counted, with the step and the age of what is durable."""
+    scene = Scene()
+    scene.desk.not_answered(1.0, "gone")
+    scene.clock.advance(20.0)
+    scene.desk.advance()
+    scene.desk.begin_snapshot()
+    scene.desk.first_byte()
+    scene.end()
+    scene.desk.advance()
+    beat, _ = scene.desk.word(Action.HEARTBEAT)
+    assert (beat.num_ungoverned, beat.committed_step, beat.commit_age_s) == (1, 40, 4.0)
+    assert [e.governance for e in scene.events if isinstance(e, SaveEnded)] == ["ungoverned"]
+
+
+def test_notice_leads_to_an_urgent_request():
+    """A signal handler sets a flag; the next look asks for an urgent slot."""
+    scene = Scene()
+    scene.register()
+    scene.desk.notice()
+    asked, _ = scene.desk.word(scene.desk.advance())
+    assert (scene.pokes, asked.urgent) == (1, True)
