@@ -4,7 +4,8 @@ The shipped files are changed in three ways only: the target's address, interval
 """
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,26 +60,28 @@ def shortened(shipped: Path, to: Path, target: str) -> Path:
     return to / "prometheus.yml"
 
 
-@pytest.fixture
-def watched(tmp_path: Path) -> Iterator[Coordinator]:
-    """A coordinator of its own, to be stopped."""
-    with serving(tmp_path, "--fresh", "--capacity", "100GB/s") as coordinator:
-        yield coordinator
-
-
-@pytest.fixture
-def prometheus(top: Path, tmp_path: Path, watched: Coordinator) -> Iterator[Prometheus]:
-    config = shortened(top / "dashboards/prometheus", tmp_path, watched.address)
+@contextmanager
+def watching(shipped: Path, where: Path) -> Iterator[tuple[Prometheus, Coordinator]]:
+    """A coordinator, and a Prometheus that has scraped it once."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
-    command = ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={tmp_path / 'tsdb'}"]
-    log = tmp_path / "prometheus.log"
-    with running([*command, f"--web.listen-address={address}"], log) as process:
-        server = Prometheus(f"http://{address}")
-        wait_for(lambda: server.query("up == 1") or process.poll() is not None, what="the first scrape")
-        assert process.poll() is None, log.read_text()
-        yield server
+    log = where / "prometheus.log"
+    with serving(where, "--fresh", "--capacity", "100GB/s") as coordinator:
+        config = shortened(shipped, where, coordinator.address)
+        command = ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={where / 'tsdb'}"]
+        with running([*command, f"--web.listen-address={address}"], log) as process:
+            server = Prometheus(f"http://{address}")
+            wait_for(lambda: server.query("up == 1") or process.poll() is not None, what="the first scrape")
+            assert process.poll() is None, log.read_text()
+            yield server, coordinator
+
+
+@pytest.fixture(scope="module")
+def watched(top: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prometheus, Coordinator]]:
+    """One pair for all tests that leave it running."""
+    with watching(top / "dashboards/prometheus", tmp_path_factory.mktemp("watched")) as pair:
+        yield pair
 
 
 def write_a_checkpoint(coordinator: Coordinator) -> None:
@@ -102,41 +105,39 @@ def write_a_checkpoint(coordinator: Coordinator) -> None:
         assert answer["bytes_per_s"] > 0, answer
 
 
-def test_aggregate_bandwidth_is_recorded_while_a_job_writes(
-    prometheus: Prometheus, watched: Coordinator
-) -> None:
+def test_aggregate_bandwidth_is_recorded_while_a_job_writes(watched: tuple[Prometheus, Coordinator]) -> None:
     """The share of the budget that is granted reaches Prometheus as one series per pool."""
-    write_a_checkpoint(watched)
-    wait_for(
-        lambda: prometheus.query(f"max_over_time({GRANTED}[1m]) > 0"), what="granted bandwidth in Prometheus"
-    )
-    (series,) = prometheus.query(f"max_over_time({GRANTED}[1m])")
+    prometheus, coordinator = watched
+    write_a_checkpoint(coordinator)
+    most = f"max_over_time({GRANTED}[5m])"
+    wait_for(lambda: prometheus.query(f"{most} > 0"), what="granted bandwidth in Prometheus")
+    (series,) = prometheus.query(most)
     assert series["metric"] == {"pool": "default"}
     assert 0 < float(series["value"][1]) <= 1
 
 
-def test_a_healthy_coordinator_fires_no_alert(prometheus: Prometheus) -> None:
+def test_a_healthy_coordinator_fires_no_alert(watched: tuple[Prometheus, Coordinator]) -> None:
     """Once the figures are there, no alert of ours is on."""
-    wait_for(lambda: prometheus.query(f"count_over_time({GRANTED}[1m]) > 4"), what="some evaluations")
+    prometheus, _ = watched
+    wait_for(lambda: prometheus.query(f"count_over_time({GRANTED}[5m]) > 4"), what="some evaluations")
     wait_for(lambda: not prometheus.firing(), what="no alert")
 
 
-def test_a_stopped_coordinator_fires_the_alert_for_it_alone(
-    prometheus: Prometheus, watched: Coordinator
-) -> None:
+def test_every_panel_has_data(watched: tuple[Prometheus, Coordinator], board_expressions: list[str]) -> None:
+    """Each expression of the board, but for the list of alerts, gives a series from a live coordinator."""
+    prometheus, _ = watched
+
+    def without_data() -> list[str]:
+        asked = [text for text in board_expressions if not text.startswith("ALERTS")]
+        return [text for text in asked if not prometheus.query(text)]
+
+    wait_for(lambda: not without_data(), what="data for every panel")
+
+
+def test_a_stopped_coordinator_fires_the_alert_for_it_alone(top: Path, tmp_path: Path) -> None:
     """RampmeterCoordinatorDown fires when the coordinator is gone, and no other alert speaks of the same thing."""
-    wait_for(lambda: prometheus.query(GRANTED) and not prometheus.firing(), what="quiet before the stop")
-    watched.stop()
-    wait_for(lambda: "RampmeterCoordinatorDown" in prometheus.firing(), what="RampmeterCoordinatorDown")
-    assert prometheus.firing() == {"RampmeterCoordinatorDown"}
-
-
-def test_every_panel_has_data(
-    prometheus: Prometheus, watched: Coordinator, board_expressions: list[str]
-) -> None:
-    """Each expression of the board gives at least one series from a live coordinator."""
-    httpx.get(f"{watched.url}/v1/pools")
-    missing: Callable[[], list[str]] = lambda: [  # noqa: E731
-        text for text in board_expressions if not text.startswith("ALERTS") and not prometheus.query(text)
-    ]
-    wait_for(lambda: not missing(), what="data for every panel")
+    with watching(top / "dashboards/prometheus", tmp_path) as (prometheus, coordinator):
+        wait_for(lambda: prometheus.query(GRANTED) and not prometheus.firing(), what="quiet before the stop")
+        coordinator.stop()
+        wait_for(lambda: "RampmeterCoordinatorDown" in prometheus.firing(), what="RampmeterCoordinatorDown")
+        assert prometheus.firing() == {"RampmeterCoordinatorDown"}

@@ -11,7 +11,7 @@ import pytest
 
 from rampmeter_coordinator import settings
 from rampmeter_coordinator.model.pool import PoolConfig
-from support.servers import PROGRAMS, serving
+from support.servers import PROGRAMS, Coordinator, serving
 from support.waiting import wait_for
 
 NUM_JOBS = 40
@@ -67,7 +67,7 @@ def test_documented_defaults_are_the_defaults(rows: list[list[str]], tmp_path: P
     assert read == PoolConfig(name="p", capacity_bytes_per_s=10**9)
 
 
-def test_every_documented_path_answers(page: str, coordinator) -> None:
+def test_every_documented_path_answers(page: str, coordinator: Coordinator) -> None:
     """The paths of the health table exist."""
     paths = ["/livez", "/readyz", "/metrics", "/v1/pools"]
     assert all(f"`{path}`" in page for path in paths)
