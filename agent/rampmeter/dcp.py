@@ -111,6 +111,8 @@ class MeteredWriter:
             if self._metered.first_error is not None:
                 raise self._metered.first_error from None
             raise
+        if self._metered.first_error is not None:  # of a further writing thread, which torch does not report
+            raise self._metered.first_error
         files = tuple(self._metered.hashed.values())
         unchecked = tuple(getattr(planner, "unchecked", ()))
         future: Future[list[WriteResult]] = Future()

@@ -219,7 +219,7 @@ def test_checkpoints_of_others_are_found(root: Root, path: str, is_directory: bo
     else:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.touch()
-    assert root.foreign_checkpoints() == [path.split("/")[0]]
+    assert root.foreign_checkpoints() == [path.split("/", maxsplit=1)[0]]
 
 
 def test_our_own_files_are_not_foreign(root: Root) -> None:

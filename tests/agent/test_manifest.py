@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rampmeter import manifest as manifest_module
 from rampmeter.core.errors import CorruptCheckpoint, FormatTooNew
 from rampmeter.manifest import (
     BlocksEntry,
@@ -55,9 +56,7 @@ def _edited(change: Any) -> bytes:
     document = json.loads(_manifest().to_json())
     del document["manifest_sha256"]
     change(document)
-    from rampmeter import manifest as module
-
-    return json.dumps({**document, "manifest_sha256": module._digest(document)}).encode()
+    return json.dumps({**document, "manifest_sha256": manifest_module._digest(document)}).encode()
 
 
 @pytest.mark.parametrize("changes", [{}, {"lease": None, "config": None, "parent": None}, {"files": ()}])

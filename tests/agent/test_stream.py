@@ -1,7 +1,9 @@
 """The stream: everything hashed, windows pushed out, the first error kept, flushed before it is synced."""
 
+import ctypes
 import errno
 import io
+import mmap
 import os
 from pathlib import Path
 from typing import Any
@@ -169,10 +171,7 @@ def test_push_out_has_three_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_pushed_pages_leave_the_page_cache(tmp_path: Path) -> None:
     """Most of a large file written in windows is no longer cached when the last window is out."""
-    import ctypes
-    import mmap
-
-    if os.stat(tmp_path).st_dev == os.stat("/dev/shm").st_dev:
+    if tmp_path.stat().st_dev == Path("/dev/shm").stat().st_dev:
         pytest.skip("a memory file system keeps its pages")
     size, window = 64 * MIB, 4 * MIB
     with (tmp_path / "f").open("wb+", buffering=0) as inner:
