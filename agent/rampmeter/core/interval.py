@@ -59,6 +59,11 @@ def period(cost_s: float, mtbf_s: float) -> float:
     return young(cost_s, mtbf_s)
 
 
+def cost_of_period(period_s: float, mtbf_s: float) -> float:
+    """The C, in seconds, at which Young's formula gives this period."""
+    return period_s * period_s / (2.0 * mtbf_s)
+
+
 def cost(stall_s: float, write_s: float, eps: float, *, synchronous: bool) -> float:
     """C of the formulas: the stall plus what a flush slows down; a synchronous job's stall is its write time."""
     return write_s if synchronous else stall_s + eps * write_s

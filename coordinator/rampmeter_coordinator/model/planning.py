@@ -10,7 +10,7 @@ from rampmeter.core import interval as formulas
 from rampmeter.core.fields import MAX_SECONDS
 from rampmeter.core.messages import Plan, PlanReason
 from rampmeter_coordinator.model.pool import HEARTBEAT_S, PoolConfig
-from rampmeter_coordinator.model.pricing import WRITE_FLOOR, Demand, Solution
+from rampmeter_coordinator.model.pricing import Demand
 from rampmeter_coordinator.model.records import Job
 
 DEFAULT_STALL_S = 1.0
@@ -26,11 +26,18 @@ LOST_AFTER_S = 600.0
 
 
 def cost_of(job: Job) -> float:
-    """C in seconds: the measured stall plus eps times the measured write time, cold-start figures until there are."""
+    """C in seconds: the measured stall plus eps times the measured write time, cold-start figures until there are.
+
+    A user's wish for a shorter interval is taken as a smaller C: at price 0 the wish is kept, and when storage is
+    scarce its job gives way like all others.
+    """
     stall_s = DEFAULT_STALL_S if job.learned.stall_s is None else job.learned.stall_s
-    return formulas.cost(
+    cost_s = formulas.cost(
         stall_s, job.learned.write_s or 0.0, formulas.DEFAULT_EPS, synchronous=job.synchronous
     )
+    if job.interval_max_s is None:
+        return cost_s
+    return min(cost_s, formulas.cost_of_period(job.interval_max_s, mtbf_of(job)))
 
 
 def mtbf_of(job: Job) -> float:
@@ -47,7 +54,6 @@ def demand_of(job: Job) -> Demand:
         mtbf_s=mtbf_of(job),
         write_s=job.learned.write_s or 0.0,
         minimum_s=job.interval_min_s,
-        maximum_s=job.interval_max_s,
     )
 
 
@@ -57,20 +63,17 @@ def is_lost(job: Job, now_s: float) -> bool:
     return now_s - last_s > max(3.0 * job.plan.interval_s, LOST_AFTER_S)
 
 
-def chosen_interval(demand: Demand, solution: Solution) -> tuple[float, PlanReason]:
+def chosen_interval(job: Job, demand: Demand, price: float) -> tuple[float, PlanReason]:
     """T in seconds at the plan price, and what decided it."""
     own_s = formulas.period(demand.cost_s, demand.mtbf_s)
-    priced_s = formulas.priced_period(
-        demand.cost_s, demand.mtbf_s, solution.price, demand.num_bytes, demand.num_gpus
+    interval_s = formulas.priced_period(
+        demand.cost_s, demand.mtbf_s, price, demand.num_bytes, demand.num_gpus
     )
-    interval_s, reason = priced_s, PlanReason.PRICE if priced_s > own_s else PlanReason.OWN_PERIOD
-    if demand.maximum_s is not None and interval_s > demand.maximum_s:
-        if solution.maxima_hold:
-            interval_s, reason = demand.maximum_s, PlanReason.OWN_PERIOD
-        else:
-            reason = PlanReason.BUDGET
+    reason = PlanReason.PRICE if interval_s > own_s else PlanReason.OWN_PERIOD
+    if job.interval_max_s is not None and interval_s > job.interval_max_s:
+        reason = PlanReason.BUDGET
     if interval_s < demand.floor_s:
-        by_write = demand.floor_s == WRITE_FLOOR * demand.write_s
+        by_write = demand.floor_s == formulas.WRITE_FLOOR * demand.write_s
         interval_s, reason = demand.floor_s, PlanReason.WRITE_FLOOR if by_write else PlanReason.MINIMUM
     return min(interval_s, MAX_SECONDS), reason
 
@@ -91,13 +94,13 @@ def blank_plan(config: PoolConfig) -> Plan:
     )
 
 
-def replanned(job: Job, solution: Solution, safe_room_bytes_per_s: int, config: PoolConfig) -> Plan:
+def replanned(job: Job, price: float, safe_room_bytes_per_s: int, config: PoolConfig) -> Plan:
     """The job's plan under new figures; the same object where nothing that matters has changed.
 
     `safe_room_bytes_per_s` bounds its safe rate, so that the sum of all that are issued stays within the capacity.
     """
     demand = demand_of(job)
-    interval_s, reason = chosen_interval(demand, solution)
+    interval_s, reason = chosen_interval(job, demand, price)
     old = job.plan
     if old.number and old.interval_s / DEAD_BAND <= interval_s <= old.interval_s * DEAD_BAND:
         interval_s, reason = old.interval_s, old.reason
@@ -116,7 +119,7 @@ def replanned(job: Job, solution: Solution, safe_room_bytes_per_s: int, config: 
         safe_after_s=config.safe_after_s,
         safe_for_s=config.safe_for_s,
         reason=reason,
-        price_gpu_s_per_byte=solution.price,
+        price_gpu_s_per_byte=price,
     )
 
 

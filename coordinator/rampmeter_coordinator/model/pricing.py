@@ -5,17 +5,13 @@ found by bisection. The demand falls with the price, so the answer is unique. Ve
 `rampmeter.core.interval`; a test keeps them equal. Pure: arrays in, numbers out.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
-from rampmeter.core.interval import EXACT_FROM, MIN_INTERVAL_S
-
-WRITE_FLOOR = 1.25
-"""h: an interval is at least this many write times, else writes queue and the run degrades to synchronous."""
+from rampmeter.core.interval import EXACT_FROM, MIN_INTERVAL_S, WRITE_FLOOR
 
 HIGHEST_PRICE = 1e6
 
@@ -24,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What pricing needs of one job. `minimum_s` is hard, `maximum_s` a wish of its user."""
+    """What pricing needs of one job; `minimum_s` is the user's, and hard."""
 
     num_bytes: int
     num_gpus: int
@@ -32,7 +28,6 @@ class Demand:
     write_s: float
     mtbf_s: float
     minimum_s: float | None
-    maximum_s: float | None
 
     @property
     def floor_s(self) -> float:
@@ -40,35 +35,22 @@ class Demand:
         return max(WRITE_FLOOR * self.write_s, self.minimum_s or 0.0, MIN_INTERVAL_S)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Solution:
-    """The plan price in GPU-seconds per byte, and whether the users' wishes for short intervals fit the budget."""
+def solve(demands: Sequence[Demand], budget_bytes_per_s: float) -> float:
+    """The smallest price at which the demand fits, in GPU-seconds per byte; 0 while storage is no bottleneck.
 
-    price: float
-    maxima_hold: bool
-
-
-def solve(demands: Sequence[Demand], budget_bytes_per_s: float) -> Solution:
-    """The smallest price that fits; wishes for shorter intervals are dropped where they alone exceed the budget."""
+    HIGHEST_PRICE where no price fits: an interval never passes the job's M.
+    """
     columns = _Columns(demands)
-    for with_maxima in (True, False):
-        price = _smallest(partial(columns.demand, with_maxima=with_maxima), budget_bytes_per_s)
-        if price is not None:
-            return Solution(price=price, maxima_hold=with_maxima)
-    return Solution(price=HIGHEST_PRICE, maxima_hold=False)
-
-
-def _smallest(demand: Callable[[float], float], budget_bytes_per_s: float) -> float | None:
-    if demand(0.0) <= budget_bytes_per_s:
+    if columns.demand(0.0) <= budget_bytes_per_s:
         return 0.0
     low, high = 0.0, 1e-12
-    while demand(high) > budget_bytes_per_s:
+    while columns.demand(high) > budget_bytes_per_s:
         low, high = high, high * 4.0
         if high > HIGHEST_PRICE:
-            return None
+            return HIGHEST_PRICE
     for _ in range(60):
         middle = (low + high) / 2.0
-        low, high = (middle, high) if demand(middle) > budget_bytes_per_s else (low, middle)
+        low, high = (middle, high) if columns.demand(middle) > budget_bytes_per_s else (low, middle)
     return high
 
 
@@ -83,14 +65,9 @@ class _Columns:
         self._mtbf_s = column([d.mtbf_s for d in demands])
         self._floor_s = column([d.floor_s for d in demands])
 
-        self._maximum_s = column([d.maximum_s or np.inf for d in demands])
-
-    def demand(self, price: float, with_maxima: bool) -> float:
+    def demand(self, price: float) -> float:
         cost = self._cost_s + price * self._num_bytes / self._num_gpus
-        chosen = _period(cost, self._mtbf_s)
-        if with_maxima:
-            chosen = np.minimum(chosen, self._maximum_s)
-        return float(np.sum(self._num_bytes / np.maximum(self._floor_s, chosen)))
+        return float(np.sum(self._num_bytes / np.maximum(self._floor_s, _period(cost, self._mtbf_s))))
 
 
 def _period(cost_s: Floats, mtbf_s: Floats) -> Floats:

@@ -115,7 +115,7 @@ class Registry:
         self._solve(now_s)
         first = job.plan.number == 0
         job.plan = planning.replanned(
-            job, self._state.solution, self._state.safe_room_for(job), self._state.config
+            job, self._state.price, self._state.safe_room_for(job), self._state.config
         )
         if first:
             job.plan = replace(job.plan, phase_offset_s=self._draw_offset(job, now_s))
@@ -134,7 +134,7 @@ class Registry:
         demands = [
             planning.demand_of(job) for job in jobs if not job.finished and not planning.is_lost(job, now_s)
         ]
-        self._state.solution = pricing.solve(demands, self._state.config.budget_bytes_per_s)
+        self._state.price = pricing.solve(demands, self._state.config.budget_bytes_per_s)
         self._solved_s, self._inputs_moved = now_s, False
 
     # -- what jobs tell ----------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from rampmeter.core.messages import AnyAnswer, Fence, Request
 from rampmeter_coordinator.model import counting
 from rampmeter_coordinator.model.commands import Changes, Refusal, Reply
 from rampmeter_coordinator.model.pool import PoolConfig
-from rampmeter_coordinator.model.pricing import Solution
 from rampmeter_coordinator.model.records import Job, Lease
 from rampmeter_coordinator.model.views import TimelineRow, Totals
 
@@ -34,7 +33,7 @@ class PoolState:
         self.live: dict[str, Job] = {}
         self.waiting: dict[str, Job] = {}
         self.with_old_shares: dict[str, Job] = {}
-        self.solution = Solution(price=0.0, maxima_hold=True)
+        self.price = 0.0
         self.totals = Totals()
         self.timeline: deque[TimelineRow] = deque(maxlen=MAX_TIMELINE_ROWS)
         self._epoch = epoch
