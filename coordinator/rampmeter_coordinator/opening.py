@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from uuid import uuid4
 
 from rampmeter.core.clock import Clock, wall_time
 from rampmeter_coordinator.model.commands import Changes
@@ -67,6 +68,7 @@ async def open_pool(
     head = Head(
         number=stored.head.number if stored else 0,
         epoch=epoch,
+        writer=uuid4().hex,
         boot_id=boot_id,
         now_s=now_s,
         grace_s=config.grace_s,
@@ -98,9 +100,9 @@ def _grace_until_s(
 ) -> float:
     if stored is None:
         return 0.0 if fresh else now_s + config.grace_s
-    same_memory = stored.contiguous and stored.head.boot_id == boot_id != "unknown"
+    same_boot = stored.head.boot_id == boot_id != "unknown" and stored.head.now_s <= now_s
     # A grace that was still running starts anew: leases re-created in it may outlive its old end.
-    if same_memory and stored.head.grace_until_s <= now_s:
+    if same_boot and stored.contiguous and stored.head.grace_until_s <= now_s:
         return 0.0
     return now_s + max(config.grace_s, stored.head.grace_s)
 

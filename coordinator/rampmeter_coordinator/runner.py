@@ -143,8 +143,9 @@ class PoolRunner:
             replies += answers
             rows.append(LogRow(now_s=now_s, command=encode_command(command), replies=encode_replies(answers)))
         changes = self.opened.ledger.take_changes()
-        idle = not changes.records and changes.meta == self.opened.meta and not replies
-        if idle and not self._probes and not any(isinstance(command, Request) for command in commands):
+        unchanged = not changes.records and changes.meta == self.opened.meta
+        only_ticks = all(isinstance(command, Tick) for command in commands)
+        if unchanged and only_ticks and not replies and not self._probes:
             return None, ()
         return self.opened.batch(changes, tuple(rows), now_s), tuple(replies)
 

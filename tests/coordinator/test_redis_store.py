@@ -59,14 +59,18 @@ def test_a_full_server_is_store_unavailable_and_keeps_nothing(tmp_path):
     async def scenario(url):
         store = await RedisStore.open(url)
         await store.commit(batch(1, records={"a": b"1"}))
-        await store.commit(batch(2, records={"b": b"x" * 8_000_000}))
+        await store.commit(batch(2, records={"b": b"x" * 100_000}))
+        client = Redis.from_url(url)
+        await client.config_set("maxmemory", "1mb")
         with pytest.raises(StoreUnavailable, match="maxmemory"):
             await store.commit(batch(3, records={"a": b"3"}))
+        await client.config_set("maxmemory", "0")
+        await client.aclose()
         stored = await store.load("lustre")
         assert (stored.head.number, stored.records["a"]) == (2, b"1")
         await store.close()
 
-    with redis_server(tmp_path, "--maxmemory", "8mb") as url:
+    with redis_server(tmp_path) as url:
         asyncio.run(scenario(url))
 
 

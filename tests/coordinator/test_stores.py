@@ -145,6 +145,9 @@ def test_of_two_that_start_at_once_only_one_gets_the_pool(open_store):
         await store.commit(batch(2, epoch=6))
         with pytest.raises(Fenced):
             await store.commit(batch(2, epoch=7))
+        for number in (2, 3):
+            with pytest.raises(Fenced):  # started in the same millisecond: the same epoch
+                await store.commit(batch(number, epoch=6, writer="two"))
 
     run(scenario, open_store)
 

@@ -59,8 +59,8 @@ async def slots(request: Request, pool: PoolName, message: SlotRequest) -> AnyAn
 
 @router.post("/leases/ready", tags=["leases"], response_model=Grant | Gone)
 async def ready(request: Request, pool: PoolName, message: Ready) -> AnyAnswer:
-    """The first byte is in hand. Held until there is a rate."""
-    return await unless_gone(request, engine_of(request).submit(pool, message))
+    """The first byte is in hand: the answer has a rate, or 0 and renewals bring it."""
+    return await engine_of(request).submit(pool, message)
 
 
 @router.post("/leases/renew", tags=["leases"], response_model=Grant | Gone)

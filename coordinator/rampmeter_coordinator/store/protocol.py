@@ -30,6 +30,7 @@ class Head:
 
     number         of the newest commit; each commit is one more than the last
     epoch          grows with each start of a coordinator; a lower one is fenced
+    writer         random per start: two that start in the same millisecond have the same epoch
     boot_id, now_s the machine and its clock at that commit: records carry times of this clock
     grace_s        grace that the writing coordinator's leases call for
     grace_until_s  end of a grace that was running, on the clock of boot_id; 0 = none
@@ -37,6 +38,7 @@ class Head:
 
     number: int
     epoch: int
+    writer: str
     boot_id: str
     now_s: float
     grace_s: float
@@ -87,9 +89,9 @@ def must_land(batch: Head, stored: Head | None, pool: str) -> bool:
         raise LostCommits(f"pool {pool}: the store is empty, but it had kept commit {batch.number - 1}")
     if stored.epoch > batch.epoch:
         raise Fenced(f"pool {pool}: epoch {stored.epoch} has taken over from {batch.epoch}")
-    if (stored.epoch, stored.number) == (batch.epoch, batch.number):
+    if (stored.epoch, stored.writer) == (batch.epoch, batch.writer) and stored.number == batch.number:
         return False
-    if stored.number >= batch.number:
+    if stored.number >= batch.number or (stored.epoch == batch.epoch and stored.writer != batch.writer):
         raise Fenced(f"pool {pool}: commit {stored.number} of another coordinator is there already")
     if stored.number < batch.number - 1:
         raise LostCommits(

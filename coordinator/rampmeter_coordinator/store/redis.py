@@ -125,7 +125,13 @@ def _arguments(batch: Batch, run_id: str, log_rows: int) -> list[str | bytes | i
     changed = {key: value for key, value in batch.changes.records.items() if value is not None}
     deleted = [key for key, value in batch.changes.records.items() if value is None]
     counts = [len(head), len(changed), len(deleted), len(batch.log)]
-    arguments: list[str | bytes | int] = [batch.head.epoch, batch.head.number, log_rows, *counts]
+    arguments: list[str | bytes | int] = [
+        batch.head.epoch,
+        batch.head.number,
+        batch.head.writer,
+        log_rows,
+        *counts,
+    ]
     for mapping in (head, changed):
         for key, value in mapping.items():
             arguments += (key, value)
@@ -137,6 +143,7 @@ def _head_values(batch: Batch, run_id: str) -> dict[str, str | bytes]:
     return {
         "number": str(head.number),
         "epoch": str(head.epoch),
+        "writer": head.writer,
         "boot_id": head.boot_id,
         "now_s": repr(head.now_s),
         "grace_s": repr(head.grace_s),
@@ -150,6 +157,7 @@ def _head(values: dict[str, bytes]) -> Head:
     return Head(
         number=int(values["number"]),
         epoch=int(values["epoch"]),
+        writer=values["writer"].decode(),
         boot_id=values["boot_id"].decode(),
         now_s=float(values["now_s"]),
         grace_s=float(values["grace_s"]),

@@ -24,8 +24,8 @@ _LOCK = "lock"
 
 _CREATE = """
 CREATE TABLE heads (
-    pool TEXT PRIMARY KEY, number INTEGER NOT NULL, epoch INTEGER NOT NULL, boot_id TEXT NOT NULL,
-    now_s REAL NOT NULL, grace_s REAL NOT NULL, grace_until_s REAL NOT NULL, meta BLOB NOT NULL
+    pool TEXT PRIMARY KEY, number INTEGER NOT NULL, epoch INTEGER NOT NULL, writer TEXT NOT NULL,
+    boot_id TEXT NOT NULL, now_s REAL NOT NULL, grace_s REAL NOT NULL, grace_until_s REAL NOT NULL, meta BLOB NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE records (
     pool TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (pool, key)
@@ -35,8 +35,10 @@ CREATE TABLE log (
     PRIMARY KEY (pool, row)
 ) WITHOUT ROWID;
 """
-_SELECT_HEAD = "SELECT number, epoch, boot_id, now_s, grace_s, grace_until_s FROM heads WHERE pool = ?"
-_PUT_HEAD = "INSERT OR REPLACE INTO heads VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_SELECT_HEAD = (
+    "SELECT number, epoch, writer, boot_id, now_s, grace_s, grace_until_s FROM heads WHERE pool = ?"
+)
+_PUT_HEAD = "INSERT OR REPLACE INTO heads VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 T = TypeVar("T")
 
@@ -130,10 +132,11 @@ class _File:
         row = self._db.execute(_SELECT_HEAD, (pool,)).fetchone()
         if row is None:
             return None
-        number, epoch, boot_id, now_s, grace_s, grace_until_s = row
+        number, epoch, writer, boot_id, now_s, grace_s, grace_until_s = row
         return Head(
             number=number,
             epoch=epoch,
+            writer=writer,
             boot_id=boot_id,
             now_s=now_s,
             grace_s=grace_s,
@@ -156,6 +159,7 @@ class _File:
                 pool,
                 head.number,
                 head.epoch,
+                head.writer,
                 head.boot_id,
                 head.now_s,
                 head.grace_s,

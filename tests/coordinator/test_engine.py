@@ -1,0 +1,407 @@
+"""The engine: never a reply before its commit, nobody forgotten, nothing unbounded. Real ledger, tested store."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from rampmeter.core.clock import SystemClock
+from rampmeter.core.messages import Grant, Noted, RefusalReason
+from rampmeter_coordinator.engine import Engine
+from rampmeter_coordinator.errors import Fenced, Refused, StoreUnavailable
+from rampmeter_coordinator.model.pool import PoolConfig
+from support.jobs import Job
+from support.stores import TestedStore
+from support.waiting import some_turns, until
+
+POOL = PoolConfig(name="lustre", capacity_bytes_per_s=10**9)
+
+
+@asynccontextmanager
+async def engine_over(store, *, clock=None, boot_id="boot", fresh=True, max_inbox=4096, pools=(POOL,)):
+    """An open engine, closed at the end."""
+    clock = clock or SystemClock()
+    engine = await Engine.open(pools, store, clock, boot_id=boot_id, fresh=fresh, max_inbox=max_inbox)
+    try:
+        yield engine
+    finally:
+        store.gate.set()
+        await engine.close()
+
+
+async def registered(engine, *, num=1):
+    """Jobs that the pool knows and that have confirmed their plan."""
+    jobs = [Job() for _ in range(num)]
+    for job in jobs:
+        await job.tell(engine, job.register())
+        await job.tell(engine, job.heartbeat())
+    return jobs
+
+
+async def writer_and_waiter(engine):
+    """One job that has the whole budget, and one whose slot request is held."""
+    writer, waiter = await registered(engine, num=2)
+    grant = await writer.tell(engine, writer.slot())
+    assert grant.bytes_per_s == POOL.budget_bytes_per_s
+    request = waiter.slot()
+    held = engine.submit("lustre", request)
+    await until(lambda: engine.pool_view("lustre").num_waiting == 1, what="the request to be held")
+    assert not held.done()
+    return writer, waiter, request, held
+
+
+def refusal_of(future):
+    """The refusal that a finished future carries."""
+    error = future.exception()
+    assert isinstance(error, Refused)
+    return error.refusal
+
+
+def test_no_reply_before_its_commit():
+    """A decided answer waits until the store has kept the batch."""
+
+    async def scenario():
+        store = TestedStore()
+        async with engine_over(store) as engine:
+            store.gate.clear()
+            answer = engine.submit("lustre", Job().register())
+            await until(lambda: store.waiting, what="the commit")
+            await some_turns()
+            assert not answer.done()
+            store.gate.set()
+            assert isinstance(await answer, Noted)
+
+    asyncio.run(scenario())
+
+
+def test_requests_of_one_turn_share_a_commit():
+    """What arrives together, or while a commit runs, is kept together."""
+
+    async def scenario():
+        store = TestedStore()
+        async with engine_over(store) as engine:
+            before = len(store.batches)
+            first = [engine.submit("lustre", Job().register()) for _ in range(100)]
+            store.gate.clear()
+            await until(lambda: store.waiting, what="the commit")
+            later = [engine.submit("lustre", Job().register()) for _ in range(100)]
+            await some_turns()
+            store.gate.set()
+            await asyncio.gather(*first, *later)
+            assert [len(batch.log) for batch in store.batches[before:]] == [100, 100]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("lands", [False, True], ids=["lost", "landed without an answer"])
+def test_a_batch_that_is_not_kept_is_answered_503_and_kept_later(lands):
+    """Everybody in the batch is told to come back; the same batch is kept before anything new is decided."""
+
+    async def scenario():
+        store = TestedStore()
+        store.lands_before_error = lands
+        async with engine_over(store) as engine:
+            number = store.number()
+            store.errors = [StoreUnavailable("gone")] * 2
+            job = Job()
+            request = job.register()
+            with pytest.raises(Refused) as caught:
+                await engine.submit("lustre", request)
+            assert caught.value.refusal.status == 503
+            assert 1 <= caught.value.retry_after_s <= 5
+            with pytest.raises(Refused):  # at once: nothing new is decided while that batch is not kept
+                engine.submit("lustre", Job().register())
+            await until(
+                lambda: not store.errors and store.batches[-1].head.number == number + 1, what="the retry"
+            )
+            answer = await engine.submit("lustre", request)
+            assert answer.seq == 1
+            assert job.uid in (await store.load("lustre")).records
+            assert [batch.head.number for batch in store.batches] == list(range(1, len(store.batches) + 1))
+
+    asyncio.run(scenario())
+
+
+def test_what_waits_behind_a_failed_batch_is_refused_undecided():
+    """Requests that arrived while the failing commit ran are told 503 and leave no trace."""
+
+    async def scenario():
+        store = TestedStore()
+        async with engine_over(store) as engine:
+            store.gate.clear()
+            store.errors = [StoreUnavailable("gone")]
+            first = engine.submit("lustre", Job().register())
+            await until(lambda: store.waiting, what="the commit")
+            behind = engine.submit("lustre", Job().register())
+            store.gate.set()
+            await asyncio.wait({first, behind})
+            assert refusal_of(first).status == refusal_of(behind).status == 503
+            await until(lambda: len(store.batches) == 2, what="the retry")
+            assert engine.pool_view("lustre").num_jobs == 1
+
+    asyncio.run(scenario())
+
+
+def test_held_requests_survive_a_store_that_is_away_for_a_moment():
+    """A held request is no reply: it goes on waiting and is answered when there is room."""
+
+    async def scenario():
+        store = TestedStore()
+        async with engine_over(store) as engine:
+            writer, _, _, held = await writer_and_waiter(engine)
+            store.errors = [StoreUnavailable("gone")]
+            with pytest.raises(Refused):
+                await writer.tell(engine, writer.heartbeat())
+            await until(lambda: not store.errors, what="the failure")
+            assert not held.done()
+            while True:
+                try:
+                    await writer.tell(engine, writer.release())
+                    break
+                except Refused:
+                    await asyncio.sleep(0.05)
+            assert isinstance(await held, Grant)
+
+    asyncio.run(scenario())
+
+
+def test_a_fenced_coordinator_stops_serving():
+    """When another one has taken the pool, nobody gets an answer that was not kept, and readiness ends."""
+
+    async def scenario():
+        store = TestedStore()
+        async with engine_over(store) as old:
+            (job,) = await registered(old)
+            assert await old.not_ready_because() is None
+            async with engine_over(store) as new:
+                with pytest.raises(Refused) as caught:
+                    await job.tell(old, job.heartbeat())
+                assert caught.value.refusal.status == 503
+                assert "another coordinator" in (await old.not_ready_because()).detail
+                assert await new.not_ready_because() is None
+                assert isinstance(await job.tell(new, job.heartbeat()), Noted)
+            with pytest.raises(Refused):
+                old.submit("lustre", job.heartbeat())
+
+    asyncio.run(scenario())
+
+
+def test_of_two_that_start_together_the_second_fails_to_open():
+    """A claim that meets another claim is an error at start, not a second leader."""
+
+    async def scenario():
+        store = TestedStore()
+        store.gate.clear()
+        opening = [
+            asyncio.ensure_future(Engine.open((POOL,), store, SystemClock(), boot_id="b")) for _ in range(2)
+        ]
+        await until(lambda: store.waiting == 2, what="both claims")
+        store.gate.set()
+        results = await asyncio.gather(*opening, return_exceptions=True)
+        assert sorted(type(result).__name__ for result in results) in (
+            ["Engine", "Fenced"],
+            ["Engine", "LostCommits"],
+        )
+        await next(result for result in results if isinstance(result, Engine)).close()
+        assert any(isinstance(result, Fenced) for result in results)
+
+    asyncio.run(scenario())
+
+
+def test_a_store_that_lost_commits_is_loaded_again_with_grace():
+    """Memory does not go on as if nothing had happened: 503, then a fresh ledger in grace under a higher epoch."""
+
+    async def scenario():
+        store = TestedStore()
+        async with engine_over(store) as engine:
+            (job,) = await registered(engine)
+            epoch = store.batches[-1].head.epoch
+            assert not engine.pool_view("lustre").in_grace
+            store.forget("lustre")
+            with pytest.raises(Refused):
+                await job.tell(engine, job.heartbeat())
+            await until(lambda: engine.pool_view("lustre").in_grace, what="the pool to be loaded again")
+            assert store.batches[-1].head.epoch > epoch
+            with pytest.raises(Refused) as caught:
+                await job.tell(engine, job.heartbeat())
+            assert caught.value.refusal.reason is RefusalReason.UNKNOWN_JOB
+            assert isinstance(await job.tell(engine, job.register()), Noted)
+
+    asyncio.run(scenario())
+
+
+def test_too_many_waiting_commands_are_refused():
+    """The inbox is bounded: who finds it full is told to come back, and the others are served."""
+
+    async def scenario():
+        store = TestedStore()
+        async with engine_over(store, max_inbox=3) as engine:
+            store.gate.clear()
+            first = engine.submit("lustre", Job().register())
+            await until(lambda: store.waiting, what="the commit")
+            others = [engine.submit("lustre", Job().register()) for _ in range(3)]
+            with pytest.raises(Refused) as caught:
+                engine.submit("lustre", Job().register())
+            assert (caught.value.refusal.reason, caught.value.refusal.status) == (
+                RefusalReason.OVERLOADED,
+                503,
+            )
+            assert caught.value.retry_after_s
+            assert engine.counters("lustre").num_overloaded == 1
+            store.gate.set()
+            await asyncio.gather(first, *others)
+
+    asyncio.run(scenario())
+
+
+def test_a_held_request_is_answered_by_the_release_of_another_job():
+    """Room that becomes free goes to the waiter at once, with the grant in the answer that it waits for."""
+
+    async def scenario():
+        async with engine_over(TestedStore()) as engine:
+            writer, _, _, held = await writer_and_waiter(engine)
+            await writer.tell(engine, writer.release())
+            grant = await held
+            assert isinstance(grant, Grant)
+            assert grant.bytes_per_s == POOL.budget_bytes_per_s
+
+    asyncio.run(scenario())
+
+
+def test_a_client_that_has_gone_waits_no_more():
+    """Cancelling the last future of a held request takes its job out of the queue."""
+
+    async def scenario():
+        store = TestedStore()
+        async with engine_over(store) as engine:
+            writer, _, _, held = await writer_and_waiter(engine)
+            held.cancel()
+            await until(
+                lambda: store.log("lustre")[-1].command.startswith(b'{"Disconnected"'), what="the ledger"
+            )
+            assert engine.counters("lustre").num_held == 0
+            await writer.tell(engine, writer.release())
+            assert engine.pool_view("lustre").num_leases == 0
+
+    asyncio.run(scenario())
+
+
+def test_several_connections_may_wait_for_one_request():
+    """The same request sent again waits beside the first one; one of them may go; the other gets the answer."""
+
+    async def scenario():
+        async with engine_over(TestedStore()) as engine:
+            writer, _, request, held = await writer_and_waiter(engine)
+            again, third = engine.submit("lustre", request), engine.submit("lustre", request)
+            await some_turns()
+            held.cancel()
+            await some_turns()
+            assert engine.counters("lustre").num_held == 1
+            await writer.tell(engine, writer.release())
+            assert await again == await third
+
+    asyncio.run(scenario())
+
+
+def test_an_overtaken_request_gets_its_refusal():
+    """A newer request of the job ends the held one with 409, and the newer one is answered."""
+
+    async def scenario():
+        async with engine_over(TestedStore()) as engine:
+            _, waiter, _, held = await writer_and_waiter(engine)
+            await waiter.tell(engine, waiter.heartbeat())
+            await asyncio.wait({held})
+            assert (refusal_of(held).status, refusal_of(held).reason) == (409, RefusalReason.SUPERSEDED)
+
+    asyncio.run(scenario())
+
+
+def test_time_alone_answers_a_held_renewal():
+    """No other request need come: the engine wakes the ledger when a hold is over."""
+
+    async def scenario():
+        async with engine_over(TestedStore()) as engine:
+            (job,) = await registered(engine)
+            await job.tell(engine, job.slot())
+            await job.tell(engine, job.renew())
+            answer = await asyncio.wait_for(job.tell(engine, job.renew()), timeout=20)
+            assert isinstance(answer, Grant)
+            assert 4.5 < answer.held_s < 7
+
+    asyncio.run(scenario())
+
+
+def test_an_internal_error_hits_only_its_own_request(monkeypatch):
+    """A command that makes the ledger fail is answered 500; the others of the batch get their answers."""
+
+    async def scenario():
+        async with engine_over(TestedStore()) as engine:
+            (job,) = await registered(engine)
+            ledger = engine._runner("lustre").opened.ledger
+            real = ledger.apply
+
+            def failing(command, now_s):
+                if getattr(command, "step", None) == 666:
+                    raise RuntimeError("a bug")
+                return real(command, now_s)
+
+            monkeypatch.setattr(ledger, "apply", failing)
+            bad, good = (
+                engine.submit("lustre", job.heartbeat(step=666)),
+                engine.submit("lustre", Job().register()),
+            )
+            assert isinstance(await good, Noted)
+            assert (refusal_of(bad).status, refusal_of(bad).reason) == (500, RefusalReason.INTERNAL)
+
+    asyncio.run(scenario())
+
+
+def test_draining_answers_everybody_and_takes_nobody():
+    """Held requests are told 503 draining with different times to come back; what was decided is kept."""
+
+    async def scenario():
+        store = TestedStore()
+        async with engine_over(store) as engine:
+            _, _, _, held = await writer_and_waiter(engine)
+            more = [engine.submit("lustre", job.slot()) for job in await registered(engine, num=5)]
+            last = engine.submit("lustre", Job().register())
+            await engine.drain()
+            assert isinstance(await last, Noted)
+            assert refusal_of(held).reason is RefusalReason.DRAINING
+            assert len({future.exception().retry_after_s for future in more}) > 1
+            with pytest.raises(Refused) as caught:
+                engine.submit("lustre", Job().register())
+            assert caught.value.refusal.reason is RefusalReason.DRAINING
+            assert (await engine.not_ready_because()).reason is RefusalReason.DRAINING
+
+    asyncio.run(scenario())
+
+
+def test_an_unknown_pool_is_refused():
+    """Requests and views of a pool that is not set are 404."""
+
+    async def scenario():
+        async with engine_over(TestedStore()) as engine:
+            for ask in (lambda: engine.submit("x", Job().register()), lambda: engine.pool_view("x")):
+                with pytest.raises(Refused) as caught:
+                    ask()
+                assert caught.value.refusal.reason is RefusalReason.UNKNOWN_POOL
+
+    asyncio.run(scenario())
+
+
+def test_an_idle_pool_commits_nothing():
+    """Ticks that change nothing are not kept, so an idle coordinator does not write."""
+
+    async def scenario():
+        store = TestedStore()
+        async with engine_over(store) as engine:
+            number = store.number()
+            for _ in range(5):
+                engine._runner("lustre")._wake.set()
+                await some_turns()
+            assert store.number() == number
+            assert await engine.not_ready_because() is None
+            assert store.number() == number + 1
+
+    asyncio.run(scenario())
