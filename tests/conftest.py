@@ -11,4 +11,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         (package,) = marker.args
         program = marker.kwargs.get("binary", package)
         if shutil.which(program) is None:
-            pytest.skip(f"{program} is missing: apt-get install -y --no-install-recommends {package} (as root)")
+            pytest.skip(
+                f"{program} is missing: apt-get install -y --no-install-recommends {package} (as root)"
+            )
