@@ -4,7 +4,7 @@ PY     := $(VENV)/bin/python
 STAMP   = $(VENV)/.installed-$(1)
 PIP    := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check bench debian-packages clean
+.PHONY: demo test check bench soak debian-packages clean
 
 demo: $(call STAMP,demo)  ## a herd of real training jobs, then the same jobs metered
 	$(VENV)/bin/rampmeter demo
@@ -20,6 +20,9 @@ check: $(call STAMP,dev)  ## types, style, who may import whom
 
 bench: $(call STAMP,dev)  ## measured promises, written to build/bench.json
 	$(PY) tests/benchmarks/run.py
+
+soak: $(call STAMP,dev)  ## a million random events against the ledger, a few minutes
+	$(PY) tests/invariants/soak.py --events 1000000
 
 debian-packages:  ## the real servers that tests use (as root; otherwise those tests skip)
 	@sh tests/install-debian-packages.sh
