@@ -3,11 +3,11 @@
 import math
 
 import pytest
-from support.answers import FENCE, gone, grant, noted, plan, wait
 
 from rampmeter.core.leaseclock import LeaseClock
 from rampmeter.core.messages import Fence
 from rampmeter.core.pacer import TRANSITIONS, Action, Governance, Pacer, PacerState
+from support.answers import FENCE, gone, grant, noted, plan, wait
 
 START = 1000.0
 
