@@ -147,10 +147,13 @@ class Leasing:
         return {job.uid: rate for job, rate in zip(ready, rates, strict=True)}
 
     def _offerable(self, job: Job, target: int, now_s: float) -> int:
-        """How much of the target may be offered now: what is free of all that may be in use."""
+        """How much of the target may be offered now: what is free of all that may be in use.
+
+        In grace a holder keeps what it has: others that hold something have not come back yet.
+        """
         free = self._state.config.budget_bytes_per_s - self._state.counted_without(job, now_s)
-        rate = max(0, min(target, free))
-        return min(rate, counting.leased(job, now_s)) if self._state.in_grace else rate
+        wanted = counting.leased(job, now_s) if self._state.in_grace else target
+        return max(0, min(wanted, free))
 
     def _speak_early(self, job: Job, lease: Lease, target: int, now_s: float) -> None:
         current = counting.leased(job, now_s)
