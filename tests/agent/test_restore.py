@@ -62,7 +62,7 @@ def test_resume_is_bit_exact(root: Root, make_saver: Any, make_run: Any, save: A
 def test_damage_is_refused_by_name_and_the_commit_before_taken(
     root: Root, two: Any, caplog: pytest.LogCaptureFixture, name: str, damage: str
 ) -> None:
-    """Whatever happens to any file of the newest checkpoint, the one before is restored and the reason names the file."""
+    """Whatever happens to a file of the newest checkpoint, the one before is restored and the reason names the file."""
     path = _directory(root, 6) / name
     {
         "flip": lambda: _flip(path),
@@ -89,7 +89,7 @@ def test_nothing_is_touched_unless_all_is_whole(root: Root, two: Any) -> None:
     run.train(1)
     before = {key: value.clone() for key, value in run.model.state_dict().items()}
     losses_before = _next_losses(run)
-    with pytest.raises(CorruptCheckpoint, match="step 6.*step 3"):
+    with pytest.raises(CorruptCheckpoint, match=r"step 6.*step 3"):
         restore(root, run.state)
     torch.testing.assert_close(dict(run.model.state_dict()), before, rtol=0, atol=0)
     assert (run.sampler.position, _next_losses(run)) == (1, losses_before)
@@ -116,7 +116,7 @@ def test_an_optimizer_without_state_stays_without_after_a_refusal(root: Root, tw
 
 
 def test_a_mixture_of_leftovers(root: Root, two: Any) -> None:
-    """Complete, uncommitted, short and empty directories side by side: the newest whole one is found, each skip explained."""
+    """Complete, uncommitted, short and empty directories together: the newest whole one is found, skips explained."""
     os.truncate(
         _directory(root, 6) / "__0_0.distcp", (_directory(root, 6) / "__0_0.distcp").stat().st_size - 1
     )

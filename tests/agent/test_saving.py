@@ -226,12 +226,12 @@ def test_a_failed_pointer_does_not_unmake_the_commit(
 
 
 def test_order_of_the_commit(root: Root, make_saver: Any, make_run: Any, save: Any, monkeypatch: Any) -> None:
-    """All shards are synced before the manifest appears, the manifest's content before its name, its name before the pointer."""
+    """Shards are synced before the manifest appears, its content before its name, its name before the pointer."""
     events: list[str] = []
     fsync, replace = os.fsync, Path.replace
 
     def note_sync(descriptor: int) -> None:
-        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
         events.append(f"sync {'directory' if path.is_dir() else path.name.lstrip('.').split('.')[0]}")
         fsync(descriptor)
 
@@ -326,7 +326,7 @@ def test_memory_threads_and_descriptors_stay_constant(root: Root, make_saver: An
     for step in range(20):
         assert save(saver, step, state).committed
         threads = sum(not thread.name.startswith("AsyncCheckpoint") for thread in threading.enumerate())
-        used.append((_rss_bytes(), threads, len(os.listdir("/proc/self/fd"))))
+        used.append((_rss_bytes(), threads, len(list(Path("/proc/self/fd").iterdir()))))
     assert used[-1][0] <= used[4][0] + 16 * MIB
     assert used[-1][1:] == used[4][1:]
 
