@@ -1,0 +1,171 @@
+"""Shows the demo while it runs: live on a terminal, as a line now and then elsewhere. Draws what it is given."""
+
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from rampmeter.core.units import format_bytes, format_rate
+from rampmeter_coordinator.demo.acts import Stage
+from rampmeter_coordinator.demo.board import Board, Doing, Row
+from rampmeter_coordinator.demo.scenario import Scenario
+
+_LINE_EVERY_S = 4.0
+_BAR_WIDTH = 24
+_STYLES = {Doing.WRITING: "bold", Doing.QUEUED: "cyan", Doing.KILLED: "bold red", Doing.DONE: "green"}
+
+
+def introduction(scenario: Scenario, url: str) -> Text:
+    """What is real, what is emulated, where to look."""
+    smallest = format_bytes(min(job.state_bytes for job in scenario.jobs))
+    largest = format_bytes(max(job.state_bytes for job in scenario.jobs))
+    capacity = format_rate(scenario.capacity_bytes_per_s)
+    return Text.assemble(
+        ("Rampmeter demo: what happens when many jobs checkpoint to one storage system\n\n", "bold"),
+        ("real      ", "green"),
+        f"{len(scenario.jobs)} PyTorch training processes with Adam ({smallest} to {largest} of state each), their\n"
+        "          checkpoints on disk, the coordinator, a SIGKILL, the restores\n",
+        ("EMULATED  ", "bold yellow"),
+        f"the shared storage: {capacity} for all writers together, an equal part for each;\n"
+        f"          the device: {scenario.step_s:g} s a step, {format_rate(scenario.copy_bytes_per_s)} to the host\n",
+        ("coordinator  ", "dim"),
+        (url, "underline"),
+        "\n",
+    )
+
+
+def headline(stage: Stage, scenario: Scenario, now_s: float) -> str:
+    """Which act, what it is about, how far it is."""
+    title = (
+        "Act 2 of 2: the same jobs, metered; one will be killed"
+        if stage.metered
+        else "Act 1 of 2: the herd: every job on its own Young interval, all started in the same second"
+    )
+    if not stage.begin_s:
+        return f"{title} (starting)"
+    elapsed_s = min(max(0.0, now_s - stage.begin_s), scenario.act_s)
+    return f"{title} ({elapsed_s:.0f} of {scenario.act_s:.0f} s)"
+
+
+class Screen(Protocol):
+    """Use in a `with` block; `update` is called several times a second."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def update(self, stage: Stage, now_s: float) -> None:
+        """Show what is known now."""
+        ...
+
+
+class LiveScreen:
+    """A table that is drawn again in place."""
+
+    def __init__(self, console: Console, scenario: Scenario) -> None:
+        self._scenario = scenario
+        self._follower = _Follower(scenario)
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def update(self, stage: Stage, now_s: float) -> None:
+        board = self._follower.follow(stage)
+        head = Text(headline(stage, self._scenario, now_s), style="bold")
+        self._live.update(Group(head, Text(), _table(board), _storage(board)), refresh=True)
+
+
+class LineScreen:
+    """One line every few seconds: for logs and pipes."""
+
+    def __init__(self, console: Console, scenario: Scenario) -> None:
+        self._console = console
+        self._scenario = scenario
+        self._follower = _Follower(scenario)
+        self._next_s = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing is open."""
+
+    def update(self, stage: Stage, now_s: float) -> None:
+        board = self._follower.follow(stage)
+        if now_s < self._next_s:
+            return
+        self._next_s = now_s + _LINE_EVERY_S
+        busy = [f"{row.name} {_what(row)}" for row in board.rows.values() if row.doing is not Doing.TRAINING]
+        text = f"{headline(stage, self._scenario, now_s)}: {', '.join(busy) or 'all are training'}"
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+class _Follower:
+    """Keeps the board of the act that is being played."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario = scenario
+        self._stage: Stage | None = None
+        self._board = Board.of(scenario)
+        self._num_seen = 0
+
+    def follow(self, stage: Stage) -> Board:
+        if stage is not self._stage:
+            self._stage, self._board, self._num_seen = stage, Board.of(self._scenario), 0
+        self._board.take(stage.records[self._num_seen :])
+        self._num_seen = len(stage.records)
+        return self._board
+
+
+def _table(board: Board) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title, justify, width in (
+        ("job", "left", 7),
+        ("step", "right", 5),
+        ("loss", "right", 6),
+        ("last saved step", "right", 15),
+        ("checkpoint", "left", _BAR_WIDTH),
+        ("", "left", 40),
+    ):
+        table.add_column(title, justify=justify, width=width, no_wrap=True)  # type: ignore[arg-type]
+    for row in board.rows.values():
+        loss = "" if row.loss is None else f"{row.loss:.3f}"
+        saved = "-" if row.committed_step is None else str(row.committed_step)
+        bar: RenderableType = ""
+        if row.doing is Doing.WRITING:
+            bar = ProgressBar(total=1.0, completed=row.written, width=_BAR_WIDTH)
+        table.add_row(
+            row.name, str(row.step), loss, saved, bar, Text(_what(row), style=_STYLES.get(row.doing, "dim"))
+        )
+    return table
+
+
+def _what(row: Row) -> str:
+    if row.doing is Doing.WRITING:
+        return f"{row.doing} ({row.written:.0%})"
+    if row.resumed_step is not None and row.doing is Doing.TRAINING:
+        return f"{row.doing} (resumed from step {row.resumed_step})"
+    return str(row.doing)
+
+
+def _storage(board: Board) -> Text:
+    if board.coordinator_down:
+        return Text("\nThe coordinator was killed (kill -9) and is starting again.", style="bold red")
+    writers = board.num_writers
+    plural = "job writes" if writers == 1 else "jobs write"
+    return Text(f"\n{writers} {plural} at once", style="bold red" if writers > 2 else "bold")
