@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -20,11 +21,13 @@ KILLS = 12
 LOOP = Path(__file__).parents[1] / "support" / "commit_loop.py"
 
 
-def killed_run(kind, where, num_lines):
+def killed_run(kind, where, seeded):
     """Run the commit loop, kill it after some confirmed commits; the last confirmed number."""
-    environ = {**os.environ, "PYTHONPATH": str(LOOP.parents[1])}
+    paths = [str(LOOP.parents[1]), os.environ.get("PYTHONPATH", "")]
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(paths).rstrip(os.pathsep)}
     process = subprocess.Popen([sys.executable, str(LOOP), kind, where], stdout=subprocess.PIPE, env=environ)
-    confirmed = [process.stdout.readline() for _ in range(num_lines)]
+    confirmed = [process.stdout.readline() for _ in range(seeded.randint(1, 50))]
+    time.sleep(0.005 * seeded.random())  # so that the kill meets any moment of a commit
     process.send_signal(signal.SIGKILL)
     confirmed += process.stdout.readlines()
     process.wait()
@@ -53,7 +56,7 @@ def test_sqlite_after_kills(tmp_path):
     """The SQLite store comes back consistent after each kill, and goes on from there."""
     seeded = random.Random(7)
     for _ in range(KILLS):
-        confirmed = killed_run("sqlite", str(tmp_path), seeded.randint(1, 200))
+        confirmed = killed_run("sqlite", str(tmp_path), seeded)
 
         async def reopen():
             return await what_is_kept(await SqliteStore.open(tmp_path))
@@ -67,7 +70,7 @@ def test_redis_after_kills_of_the_client(tmp_path):
     seeded = random.Random(8)
     with redis_server(tmp_path) as url:
         for _ in range(KILLS // 2):
-            confirmed = killed_run("redis", url, seeded.randint(1, 200))
+            confirmed = killed_run("redis", url, seeded)
 
             async def reopen():
                 return await what_is_kept(await RedisStore.open(url))
@@ -80,7 +83,7 @@ def test_redis_after_a_kill_of_the_server_with_an_append_only_file(tmp_path):
     """A killed server with appendfsync always comes back with every confirmed commit, whole."""
     options = ("--appendonly", "yes", "--appendfsync", "always")
     with redis_server(tmp_path, *options) as url:
-        confirmed = killed_run("redis", url, 100)
+        confirmed = killed_run("redis", url, random.Random(9))
     with redis_server(tmp_path, *options) as url:
 
         async def reopen():

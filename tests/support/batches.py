@@ -7,7 +7,13 @@ from rampmeter_coordinator.store.protocol import Batch, Head, LogRow
 def batch(number, *, epoch=5, writer="one", pool="lustre", records=None, meta=b"{}", log=()):
     """Commit `number` of a pool."""
     head = Head(
-        number=number, epoch=epoch, writer=writer, boot_id="boot", now_s=10.5 + number, grace_s=31.0, grace_until_s=0.0
+        number=number,
+        epoch=epoch,
+        writer=writer,
+        boot_id="boot",
+        now_s=10.5 + number,
+        grace_s=31.0,
+        grace_until_s=0.0,
     )
     return Batch(pool=pool, head=head, changes=Changes(records=records or {}, meta=meta), log=tuple(log))
 

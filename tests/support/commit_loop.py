@@ -8,7 +8,7 @@ from rampmeter_coordinator.store.redis import RedisStore
 from rampmeter_coordinator.store.sqlite import SqliteStore
 from support.batches import batch, row
 
-NUM_RECORDS = 20
+NUM_RECORDS = 200
 
 
 async def main(kind, where):

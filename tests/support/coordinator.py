@@ -75,12 +75,13 @@ class Coordinator:
 
 
 @contextlib.contextmanager
-def coordinator(directory: Path, *options: str) -> Iterator[Coordinator]:
-    """A started coordinator, killed at the end if it still runs."""
+def coordinator(directory: Path, *options: str, start: bool = True) -> Iterator[Coordinator]:
+    """A coordinator, started unless told otherwise, killed at the end if it still runs."""
     served = Coordinator(directory, *options)
-    served.start()
     try:
+        if start:
+            served.start()
         yield served
     finally:
-        if served.process.poll() is None:
+        if served.process is not None and served.process.poll() is None:
             served.kill()

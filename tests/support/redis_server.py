@@ -5,6 +5,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import redis
+
 from support.waiting import wait_for
 
 
@@ -17,9 +19,19 @@ def redis_server(directory: Path, *options: str) -> Iterator[str]:
     with (directory / "redis.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
-        wait_for(socket.exists, what="redis-server")
+        wait_for(lambda: _answers(socket), what="redis-server")
         yield f"unix://{socket}"
     finally:
         process.kill()
         process.wait()
         socket.unlink(missing_ok=True)
+
+
+def _answers(socket: Path) -> bool:
+    client = redis.Redis(unix_socket_path=str(socket))
+    try:
+        return bool(client.ping())
+    except redis.RedisError:  # not there yet, or still reading its file
+        return False
+    finally:
+        client.close()

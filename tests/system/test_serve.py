@@ -13,6 +13,7 @@ import pytest
 from rampmeter.core.decode import encode
 from support.coordinator import coordinator
 from support.http_job import HttpJob
+from support.redis_server import redis_server
 from support.servers import PROGRAMS, without_settings
 from support.waiting import until, wait_for
 
@@ -253,3 +254,31 @@ def test_help_has_an_example():
     shown = run_serve("--help")
     assert shown.returncode == 0
     assert "rampmeter serve --capacity 100GB/s --data-dir" in shown.stdout
+
+
+@pytest.mark.debian("redis-server")
+def test_redis_keeps_a_lease_over_a_restart_and_an_empty_redis_means_grace(tmp_path):
+    """kill -9 of the coordinator loses nothing; a Redis that comes back empty is noticed, and there is grace."""
+    (tmp_path / "redis").mkdir()
+    with coordinator(
+        tmp_path, *OPTIONS, "--store", f"unix://{tmp_path}/redis/redis.sock", start=False
+    ) as served:
+        with redis_server(tmp_path / "redis"):
+            served.start()
+            with served.client() as client:
+                writer = writing_job(client)
+            served.kill()
+            served.start()
+            with served.client() as client:
+                assert not client.get("/v1/pools/default").json()["in_grace"]
+                assert writer.send(client, writer.renew(held=800_000_000)).json()["answer"] == "grant"
+        with served.client() as client:
+            assert client.get("/readyz").status_code == 503
+            assert client.get("/livez").status_code == 200
+            refused = writer.send(client, writer.heartbeat())
+            assert (refused.status_code, refused.headers["content-type"]) == (503, "application/problem+json")
+            with redis_server(tmp_path / "redis"):
+                wait_for(lambda: client.get("/readyz").status_code == 200, what="readiness")
+                assert client.get("/v1/pools/default").json()["in_grace"]
+                assert writer.send(client, writer.heartbeat()).json()["reason"] == "unknown_job"
+        assert "Traceback" not in served.log()
