@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from invariants.process import Job, Process
-from rampmeter.core.messages import AnyAnswer, Fence, Grant, Request
+from rampmeter.core.messages import AnyAnswer, Fence, Request
 from rampmeter_coordinator.model.commands import Changes, Command, Disconnected, Refusal, Tick
 from rampmeter_coordinator.model.ledger import Ledger
 from rampmeter_coordinator.model.pool import PoolConfig
@@ -80,8 +80,7 @@ class World:
         self._grace_until_s = 0.0
         self._up = True
         self._budgets = [(0.0, self._config.budget_bytes_per_s)]
-        self._last_fence = Fence(epoch=0, counter=0)
-        self._fences: set[Fence] = set()
+        self._fences: dict[Fence, str] = {}
         self._open: dict[tuple[str, int, int], Process] = {}
         self._records: dict[str, bytes] = {}
         self._meta = b""
@@ -175,8 +174,6 @@ class World:
         replies = self.ledger.apply(command, self.now_s)
         self._keep(self.ledger.take_changes())
         for reply in replies:
-            if isinstance(reply.body, Grant):
-                self._see_fence(reply.body.fence)
             process = self._open.get((reply.job_uid, reply.attempt, reply.seq))
             if process is not None:
                 self._carry_back(process, reply.seq, reply.body)
@@ -333,10 +330,13 @@ class World:
             process.cut_up_until_s = process.cut_down_until_s = 0.0
         if not self._up:
             self.run(200.0)
+        self.crash(1.0, "kept", replace(self._config, capacity_bytes_per_s=1000))
         for job in self.jobs:
             self._revive(job)
         start_s = self.now_s
         self.run(duration_s)
+        if self.violations:
+            return
         for job in self.jobs:
             healthy = any(
                 process.alive and not process.finishing for process in self.processes if process.job is job
@@ -366,14 +366,6 @@ class World:
             self._budgets.pop(0)
         return max(budget for _, budget in self._budgets)
 
-    def _see_fence(self, fence: Fence) -> None:
-        """A fence that was not seen before is higher than all that were."""
-        if fence > self._last_fence:
-            self._last_fence = fence
-        elif fence not in self._fences:
-            self.violated("a fence went back")
-        self._fences.add(fence)
-
     def _look_inside(self) -> None:
         """What must hold in the ledger after every command."""
         state = self.ledger._state
@@ -382,8 +374,16 @@ class World:
             self.violated("the live leases are not those of the jobs")
         if any(len(job.lease.offers) > 2 for job in holders):
             self.violated("more than two offers for one lease")
+        self._see_fences({job.lease.fence: job.uid for job in holders})
         if state.waiting and not state.live and self.ledger._leasing._rest(self.now_s) > 0:
             self.violated("somebody waits, nobody writes, there is room")
+
+    def _see_fences(self, fences: dict[Fence, str]) -> None:
+        """A fence belongs to one job for ever; a new one is higher than all before, in all lives."""
+        highest = max(self._fences, default=Fence(epoch=0, counter=0))
+        for fence, uid in fences.items():
+            if (fence not in self._fences and fence <= highest) or self._fences.setdefault(fence, uid) != uid:
+                self.violated("a fence went back")
 
     def violated(self, what: str, used: int = 0, bound: int = 0) -> None:
         """Something was seen that must not be."""
