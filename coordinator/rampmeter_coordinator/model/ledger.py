@@ -136,7 +136,7 @@ class Ledger:
 
     def _who_refused(self, job: Job | None, request: Request) -> Refusal | None:
         if job is not None and request.attempt < job.attempt:
-            return stale(job)
+            return stale(job.attempt)
         if job is None or request.attempt > job.attempt or _strange(job, request):
             return Refusal(
                 reason=RefusalReason.UNKNOWN_JOB,

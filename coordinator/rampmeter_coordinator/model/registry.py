@@ -39,7 +39,7 @@ class Registry:
             return None if self._has_room(now_s) else _too_many(self._state.config.max_jobs)
         newer = request.attempt > job.attempt
         same = request.attempt == job.attempt and request.claim == job.claim
-        return None if newer or same else stale(job)
+        return None if newer or same else stale(job.attempt)
 
     def register(self, request: Register, now_s: float) -> Job:
         """Make the attempt the newest of its job, or find it so already. The answer is the caller's."""
@@ -79,7 +79,7 @@ class Registry:
 
     def _new_attempt(self, job: Job, request: Register, now_s: float) -> None:
         counting.fence_off(job, self._state.config, now_s)
-        self._state.refuse_held(job, stale(job))
+        self._state.refuse_held(job, stale(request.attempt))
         self._state.live.pop(job.uid, None)
         job.lease, job.ended_fence, job.queued_since_s = None, None, None
         job.attempt, job.claim, job.registered_s = request.attempt, request.claim, now_s
@@ -175,14 +175,14 @@ class Registry:
         self._inputs_moved = True
 
 
-def stale(job: Job) -> Refusal:
-    """A newer attempt is known."""
+def stale(stored_attempt: int) -> Refusal:
+    """Another claim has registered `stored_attempt`, the newest attempt that is known."""
     return Refusal(
         reason=RefusalReason.STALE_ATTEMPT,
         status=409,
-        detail=f"attempt {job.attempt} of this job is registered by another claim; "
+        detail=f"attempt {stored_attempt} of this job is registered by another claim; "
         "stop saving, or claim the next attempt in the root and register that",
-        stored_attempt=job.attempt,
+        stored_attempt=stored_attempt,
     )
 
 
