@@ -31,9 +31,9 @@ class Doing(StrEnum):
     STARTING = "starting"
     READY = "ready"
     TRAINING = "training"
-    QUEUED = "training, waits for its turn to save"
-    WRITING = "training, writes a checkpoint"
-    KILLED = "killed; starting again"
+    QUEUED = "waits for its turn, trains on"
+    WRITING = "writes, trains on"
+    KILLED = "killed, starting again"
     DONE = "done"
 
 

@@ -13,9 +13,9 @@ from rich.console import Console
 from rampmeter.core.errors import ConfigError
 from rampmeter_coordinator.demo.acts import Director
 from rampmeter_coordinator.demo.errors import DemoFailed
-from rampmeter_coordinator.demo.figures import Act, Figures, as_json, figures, problems
+from rampmeter_coordinator.demo.figures import Act, Figures, act_figures, as_json, figures, problems
 from rampmeter_coordinator.demo.picture import draw
-from rampmeter_coordinator.demo.report import report
+from rampmeter_coordinator.demo.report import in_short, report
 from rampmeter_coordinator.demo.scenario import Scenario, scenario
 from rampmeter_coordinator.demo.screen import LineScreen, LiveScreen, Screen, introduction
 from rampmeter_coordinator.demo.service import Service
@@ -104,7 +104,10 @@ class _Demo:
             with Troupe() as troupe, self._screen() as screen:
                 director = Director(troupe, self._scenario, self._directory, storage, screen.update)
                 herd = director.herd()
+                screen.say(in_short(act_figures(self._scenario, herd), "Act 1"))
                 metered = director.metered(service, kill_coordinator=self._args.kill_coordinator)
+                screen.say(in_short(act_figures(self._scenario, metered), "Act 2"))
+                screen.say("Restoring the newest checkpoints with fresh processes ...")
                 restores = [director.check(job) for job in self._scenario.jobs]
         found = figures(self._scenario, herd, metered, restores, director.victim)
         self._tell(found, herd, metered)

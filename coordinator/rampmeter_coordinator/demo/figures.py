@@ -85,8 +85,8 @@ def figures(scenario: Scenario, herd: Act, metered: Act, restores: Sequence[Rest
     back = of_kind(metered.records, CoordinatorBack)
     elsewhere = [r for r in metered.records if isinstance(r, Loss) and r.job != victim]
     return Figures(
-        herd=_act_figures(scenario, herd),
-        metered=_act_figures(scenario, metered),
+        herd=act_figures(scenario, herd),
+        metered=act_figures(scenario, metered),
         victim=victim,
         steps_lost=observer.steps_lost(metered.records),
         bit_exact=bool(observer.same_losses(herd.records, metered.records, victim)),
@@ -98,7 +98,8 @@ def figures(scenario: Scenario, herd: Act, metered: Act, restores: Sequence[Rest
     )
 
 
-def _act_figures(scenario: Scenario, act: Act) -> ActFigures:
+def act_figures(scenario: Scenario, act: Act) -> ActFigures:
+    """One act by itself."""
     capacity = scenario.capacity_bytes_per_s
     saves = observer.flushes(act.records)
     writes_s = observer.write_times(saves)

@@ -12,7 +12,7 @@ from rampmeter_coordinator.demo.scenario import Scenario
 _JOB_FROM, _JOB_AT_LATEST = 0.35, 0.6
 _COORDINATOR_FROM, _COORDINATOR_AT_LATEST = 0.62, 0.7
 _INTO_THE_WRITE = 0.3
-_WORK_TO_LOSE_S = 3.0
+_WORK_TO_LOSE_S = (3.0, 6.0)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,9 +32,10 @@ class Incidents:
         commits, saves = of_kind(mine, Committed), of_kind(mine, Saving)
         if not commits:
             return False
+        low_s, high_s = _WORK_TO_LOSE_S
         between = saves[-1].at_s < commits[-1].at_s
         work_s = max(record.at_s for record in mine) - commits[-1].at_s
-        return self._once("job", elapsed > _JOB_AT_LATEST or (between and work_s > _WORK_TO_LOSE_S))
+        return self._once("job", elapsed > _JOB_AT_LATEST or (between and low_s < work_s < high_s))
 
     def kills_coordinator(self, records: list[Record], elapsed: float) -> bool:
         """Somebody is writing under a lease, or it is getting late."""

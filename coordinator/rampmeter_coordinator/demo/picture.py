@@ -50,6 +50,7 @@ def draw(path: Path, scenario: Scenario, herd: Act, metered: Act) -> None:
             "Act 2, metered: the same jobs ask before they snapshot",
             _BLUE,
         )
+        axes[3].set_xlim(left=0)
         axes[3].set_xlabel("seconds since the start of the act")
         figure.savefig(path, dpi=120)
     finally:

@@ -19,8 +19,8 @@ def report(found: Figures, scenario: Scenario) -> Group:
 def _table(found: Figures) -> Table:
     table = Table(title="Side by side", title_justify="left", title_style="bold")
     table.add_column("")
-    table.add_column("act 1: the herd", justify="right")
-    table.add_column("act 2: metered", justify="right", style="green")
+    table.add_column("1: the herd", justify="right")
+    table.add_column("2: metered", justify="right", style="green")
     for title, cell in _ROWS.items():
         table.add_row(title, cell(found.herd), cell(found.metered))
     table.add_section()
@@ -45,9 +45,9 @@ def _kill_rows(found: Figures) -> dict[str, str]:
     lost = "did not resume" if found.steps_lost is None else f"{found.steps_lost} steps"
     rows = {
         f"{found.victim} killed: work lost": lost,
-        "its losses as in the uninterrupted run, bit for bit": "yes" if found.bit_exact else "NO",
-        "newest checkpoints restored as saved, by fresh processes": f"{found.num_restored} of {found.num_jobs}",
-        "most that all agents together were allowed / capacity": f"{found.metered.peak_rights:.2f}",
+        "losses equal an uninterrupted run's, bit for bit": "yes" if found.bit_exact else "NO",
+        "newest checkpoints that restored intact": f"{found.num_restored} of {found.num_jobs}",
+        "most allowed to all jobs together / capacity": f"{found.metered.peak_rights:.2f}",
     }
     if found.coordinator_down_s is not None:
         rows["coordinator killed: down for"] = f"{found.coordinator_down_s:.1f} s"
@@ -56,16 +56,16 @@ def _kill_rows(found: Figures) -> dict[str, str]:
 
 
 def _meaning(found: Figures, scenario: Scenario) -> Text:
+    capacity, mtbf = format_rate(scenario.capacity_bytes_per_s), format_duration(scenario.mtbf_s)
     text = Text(style="dim")
     text.append(
-        f"Offered load: what all writers together would send; in the herd each offers the whole "
-        f"{format_rate(scenario.capacity_bytes_per_s)}, metered what its lease allows.\n"
-        "Write time: from snapshot to durable. Training goes on meanwhile; waiting for a turn comes before the "
-        "snapshot, so it ages nothing.\n"
-        "Time lost: stalls are measured. Failures are modelled: one every M = "
-        f"{format_duration(scenario.mtbf_s)} for each job, which throws away the work since the newest durable\n"
-        "snapshot, T/2 + W on average; T and W are measured (as the mean age of that snapshot). "
-        "The kill itself is not counted: only act 2 had one."
+        f"Offered load: what all writers together would send. In the herd each offers the whole {capacity}, "
+        "metered what its lease allows.\n"
+        "Write time: from snapshot to durable; training goes on meanwhile. Waiting for a turn comes before the "
+        "snapshot and ages nothing.\n"
+        "Time lost: stalls are measured. Failures are modelled: each job fails once in "
+        f"M = {mtbf} and falls back to its newest durable snapshot, which is T/2 + W old on average. T and W are "
+        "measured, as the mean age of that snapshot. The kill itself is not counted: only act 2 has one."
     )
     if found.too_busy:
         text.append(
@@ -82,6 +82,12 @@ def verdict(found: Figures) -> Text:
     if failed:
         return Text("\n".join(f"FAILED: {problem}" for problem in failed), style="bold red")
     return Text(_success(found.herd, found.metered), style="bold green")
+
+
+def in_short(act: ActFigures, title: str) -> str:
+    """An act in one sentence, for the time until the table."""
+    writers = "1 writer" if act.peak_writers == 1 else f"up to {act.peak_writers} writers at once"
+    return f"{title}: {writers}, 95 % of writes done within {act.p95_write_s:.1f} s"
 
 
 def _success(herd: ActFigures, metered: ActFigures) -> str:

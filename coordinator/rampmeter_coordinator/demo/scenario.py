@@ -81,8 +81,8 @@ def scenario(*, act_s: float, seed: int) -> Scenario:
     return Scenario(
         jobs=jobs,
         capacity_bytes_per_s=100_000_000,
-        mtbf_s=200.0,
-        step_s=0.3,
+        mtbf_s=180.0,
+        step_s=0.4,
         copy_bytes_per_s=400_000_000,
         num_gpus=8,
         interval_max_s=8.0,

@@ -15,7 +15,7 @@ from rampmeter_coordinator.demo.board import Board, Doing, Row
 from rampmeter_coordinator.demo.scenario import Scenario
 
 _LINE_EVERY_S = 4.0
-_BAR_WIDTH = 24
+_BAR_WIDTH = 12
 _STYLES = {Doing.WRITING: "bold", Doing.QUEUED: "cyan", Doing.KILLED: "bold red", Doing.DONE: "green"}
 
 
@@ -32,18 +32,18 @@ def introduction(scenario: Scenario, url: str) -> Text:
         ("EMULATED  ", "bold yellow"),
         f"the shared storage: {capacity} for all writers together, an equal part for each;\n"
         f"          the device: {scenario.step_s:g} s a step, {format_rate(scenario.copy_bytes_per_s)} to the host\n",
-        ("coordinator  ", "dim"),
+        ("look at   ", "cyan"),
         (url, "underline"),
-        "\n",
+        " (the coordinator, busy in act 2)\n",
     )
 
 
 def headline(stage: Stage, scenario: Scenario, now_s: float) -> str:
     """Which act, what it is about, how far it is."""
     title = (
-        "Act 2 of 2: the same jobs, metered; one will be killed"
+        "Act 2 of 2, metered: the same jobs ask for their turn; one will be killed"
         if stage.metered
-        else "Act 1 of 2: the herd: every job on its own Young interval, all started in the same second"
+        else "Act 1 of 2, the herd: every job on its own Young interval, all started in the same second"
     )
     if not stage.begin_s:
         return f"{title} (starting)"
@@ -62,6 +62,10 @@ class Screen(Protocol):
 
     def update(self, stage: Stage, now_s: float) -> None:
         """Show what is known now."""
+        ...
+
+    def say(self, sentence: str) -> None:
+        """Something to stay on screen."""
         ...
 
 
@@ -85,7 +89,13 @@ class LiveScreen:
     def update(self, stage: Stage, now_s: float) -> None:
         board = self._follower.follow(stage)
         head = Text(headline(stage, self._scenario, now_s), style="bold")
-        self._live.update(Group(head, Text(), _table(board), _storage(board)), refresh=True)
+        self._live.update(
+            Group(head, Text(), _table(board), _storage(board, metered=stage.metered)), refresh=True
+        )
+
+    def say(self, sentence: str) -> None:
+        self._live.update(Text(), refresh=True)
+        self._live.console.print(sentence, highlight=False)
 
 
 class LineScreen:
@@ -112,7 +122,10 @@ class LineScreen:
         self._next_s = now_s + _LINE_EVERY_S
         busy = [f"{row.name} {_what(row)}" for row in board.rows.values() if row.doing is not Doing.TRAINING]
         text = f"{headline(stage, self._scenario, now_s)}: {', '.join(busy) or 'all are training'}"
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.say(text)
+
+    def say(self, sentence: str) -> None:
+        self._console.print(sentence, markup=False, highlight=False, soft_wrap=True)
 
 
 class _Follower:
@@ -138,9 +151,9 @@ def _table(board: Board) -> Table:
         ("job", "left", 7),
         ("step", "right", 5),
         ("loss", "right", 6),
-        ("last saved step", "right", 15),
+        ("saved step", "right", 10),
         ("checkpoint", "left", _BAR_WIDTH),
-        ("", "left", 40),
+        ("", "left", 30),
     ):
         table.add_column(title, justify=justify, width=width, no_wrap=True)  # type: ignore[arg-type]
     for row in board.rows.values():
@@ -159,13 +172,17 @@ def _what(row: Row) -> str:
     if row.doing is Doing.WRITING:
         return f"{row.doing} ({row.written:.0%})"
     if row.resumed_step is not None and row.doing is Doing.TRAINING:
-        return f"{row.doing} (resumed from step {row.resumed_step})"
+        return f"{row.doing} (resumed at step {row.resumed_step})"
     return str(row.doing)
 
 
-def _storage(board: Board) -> Text:
+def _storage(board: Board, *, metered: bool) -> Text:
     if board.coordinator_down:
-        return Text("\nThe coordinator was killed (kill -9) and is starting again.", style="bold red")
+        return Text("\nthe coordinator was killed (kill -9) and is starting again", style="bold red")
     writers = board.num_writers
-    plural = "job writes" if writers == 1 else "jobs write"
-    return Text(f"\n{writers} {plural} at once", style="bold red" if writers > 2 else "bold")
+    if metered:
+        return Text(
+            f"\n{writers} of {len(board.rows)} jobs write now, at the rate of their lease", style="bold green"
+        )
+    style = "bold red" if writers > 1 else "bold"
+    return Text(f"\n{writers} of {len(board.rows)} jobs write now and share the storage", style=style)

@@ -25,7 +25,7 @@ _FILE_BYTES = _WORD_BYTES * _WORDS_PER_SLOT * (NUM_SLOTS + 1)
 _LOOK_AGAIN_S = 0.02
 """How stale the number of writers may be that a writer's share is computed from."""
 
-_MOST_CREDIT_S = 0.25
+_MOST_CREDIT_S = 0.1
 """A writer that was woken late was served meanwhile; what it may carry over from that into its next write."""
 
 _CHECK_ALIVE_S = 0.2
@@ -119,7 +119,7 @@ class Lane:
     def transfer(self, num_bytes: int) -> None:
         """Return when the storage has taken `num_bytes`: the time inside is storage time."""
         capacity = self._storage.capacity_bytes_per_s
-        owed_bytes = num_bytes - self._credit_bytes
+        owed_bytes, share = num_bytes - self._credit_bytes, float(capacity)
         self._words[self._base + _ACTIVE] = 1
         try:
             at_s = self._clock.now()
@@ -131,7 +131,7 @@ class Lane:
                 at_s = now_s
         finally:
             self._words[self._base + _ACTIVE] = 0
-        self._credit_bytes = min(-owed_bytes, _MOST_CREDIT_S * capacity)
+        self._credit_bytes = min(-owed_bytes, _MOST_CREDIT_S * share)
         self._words[self._base + _SERVED] += num_bytes
 
     def close(self) -> None:
