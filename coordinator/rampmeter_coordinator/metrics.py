@@ -61,16 +61,16 @@ class PoolCollector(Collector):
         yield from self._from_counters(pools)
 
     def _from_jobs(self, pools: Iterable[str]) -> Iterator[Metric]:
-        running = {pool: [job for job in self._engine.job_views(pool) if not job.finished] for pool in pools}
-        ages = {
-            pool: max((job.commit_age_s or 0.0 for job in jobs), default=0.0)
-            for pool, jobs in running.items()
-        }
-        overdue = {pool: sum(map(_overdue, jobs)) for pool, jobs in running.items()}
-        text = "Age of the oldest newest checkpoint of a running job."
+        jobs = {pool: [j for j in self._engine.job_views(pool) if not j.finished] for pool in pools}
+        alive = {pool: [job for job in found if not job.lost] for pool, found in jobs.items()}
+        ages = {pool: max((job.unsaved_s for job in found), default=0.0) for pool, found in alive.items()}
+        text = "The most work that a running job would lose now: age of its newest checkpoint, or of the job."
         yield _gauge("checkpoint_age_max_seconds", text, ages)
-        text = "Running jobs whose newest checkpoint is older than 2 intervals and 3 write times."
+        text = "Running jobs with nothing durable newer than 2 intervals and 3 write times."
+        overdue = {pool: sum(map(_overdue, found)) for pool, found in alive.items()}
         yield _gauge("jobs_overdue", text, overdue)
+        text = "Jobs that went silent without saying goodbye and are out of the demand."
+        yield _gauge("jobs_lost", text, {p: len(found) - len(alive[p]) for p, found in jobs.items()})
 
     def _from_totals(self, pools: Iterable[str]) -> Iterator[Metric]:
         totals = {pool: self._engine.totals(pool) for pool in pools}
@@ -139,9 +139,7 @@ class _BuildInfo(Collector):
 
 
 def _overdue(job: JobView) -> bool:
-    if job.commit_age_s is None:
-        return False
-    return job.commit_age_s > 2 * job.plan.interval_s + 3 * (job.write_s or 0.0)
+    return job.unsaved_s > 2 * job.plan.interval_s + 3 * (job.write_s or 0.0)
 
 
 def _gauge(name: str, text: str, values: dict[str, float] | dict[str, int]) -> Metric:

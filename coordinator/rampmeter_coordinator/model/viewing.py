@@ -47,6 +47,8 @@ def job_view(job: Job, config: PoolConfig, now_s: float) -> JobView:
         step=job.step,
         committed_step=job.committed_step,
         commit_age_s=None if job.snapshot_s is None else now_s - job.snapshot_s,
+        unsaved_s=now_s - (job.registered_s if job.snapshot_s is None else job.snapshot_s),
+        lost=planning.is_lost(job, now_s),
         stall_s=job.learned.stall_s,
         write_s=job.learned.write_s,
         num_committed=job.num_committed,

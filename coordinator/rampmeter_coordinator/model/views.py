@@ -24,7 +24,12 @@ class LeaseView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
-    """One job as the coordinator knows it. `counted_bytes_per_s` is what it may be using now at most."""
+    """One job as the coordinator knows it.
+
+    counted_bytes_per_s   what it may be using now at most
+    unsaved_s             how much would be lost now: since the newest durable snapshot, or since registration
+    lost                  silent for so long that its demand counts no more
+    """
 
     job_uid: str
     name: str
@@ -39,6 +44,8 @@ class JobView:
     step: int
     committed_step: int | None
     commit_age_s: float | None
+    unsaved_s: float
+    lost: bool
     stall_s: float | None
     write_s: float | None
     num_committed: int
