@@ -21,6 +21,7 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystem
 from torch.distributed.checkpoint.metadata import (
     BytesStorageMetadata,
     Metadata,
+    StorageMeta,
     TensorStorageMetadata,
 )
 from torch.distributed.checkpoint.planner import LoadPlan, SavePlan, SavePlanner, WriteItemType
@@ -181,12 +182,25 @@ def metered_writer(
 
 
 class CheckedSavePlanner(DefaultSavePlanner):
-    """Looks at the staged values while planning: a NaN is found before any byte is written."""
+    """Looks at the staged values while planning: a NaN is found before any byte is written.
 
-    def __init__(self, *, check: bool = True) -> None:
+    `before_plan` is called first thing on the flush thread.
+    """
+
+    def __init__(self, *, check: bool = True, before_plan: Callable[[], object] = lambda: None) -> None:
         super().__init__()
         self._check = check
+        self._before_plan = before_plan
         self.unchecked: list[str] = []
+
+    def set_up_planner(
+        self,
+        state_dict: dict[str, Any],
+        storage_meta: StorageMeta | None = None,
+        is_coordinator: bool = False,
+    ) -> None:
+        self._before_plan()
+        super().set_up_planner(state_dict, storage_meta, is_coordinator)
 
     def create_local_plan(self) -> SavePlan:
         plan = super().create_local_plan()

@@ -156,7 +156,11 @@ class Saver:
         upload = dcp.start_save(
             snapshot(parts, step=save.name.step),
             writer=writer,
-            planner=dcp.CheckedSavePlanner(check=self._check_finite),
+            planner=dcp.CheckedSavePlanner(
+                check=self._check_finite,
+                # A flush that runs at once would take the interpreter lock from training, which is about to go on.
+                before_plan=partial(save.begun.wait, _ABORT_LIMIT_S),
+            ),
             stager=self._stager,
             process_group=None,
             single_process=True,
@@ -176,7 +180,6 @@ class Saver:
         unchecked: Sequence[str],
     ) -> None:
         save.throttle.end()
-        save.begun.wait(_ABORT_LIMIT_S)
         counters = save.throttle.counters()
         flush = FlushRecord(
             written=tuple(written),

@@ -82,20 +82,19 @@ for line in sys.stdin:  # torch is imported once; each victim is a fork
 
 
 class Victims:
-    """Starts one victim after the other in a root."""
+    """Starts one victim after the other."""
 
-    def __init__(self, root: Root) -> None:
-        self._root = root
+    def __init__(self) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-c", VICTIM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self._code = 0
 
-    def start(self, num_saves: int, point: str = "", bytes_per_s: int = 2_000_000_000) -> int:
+    def start(self, root: Root, num_saves: int, point: str = "", bytes_per_s: int = 2_000_000_000) -> int:
         """The process id of a new victim that makes so many saves, and dies at `point` in its second one."""
         assert self._process.stdin is not None
         arguments = {
-            "path": str(self._root.path),
+            "path": str(root.path),
             "num_saves": num_saves,
             "point": point,
             "bytes_per_s": bytes_per_s,
@@ -104,9 +103,9 @@ class Victims:
         self._process.stdin.flush()
         return int(self._line().removeprefix("pid "))
 
-    def run(self, num_saves: int, point: str = "") -> int:
+    def run(self, root: Root, num_saves: int, point: str = "") -> int:
         """Run a victim to its end; returns its exit code."""
-        self.start(num_saves, point)
+        self.start(root, num_saves, point)
         while not self.reports_until_end(1000)[1]:
             pass
         return self._code
@@ -132,9 +131,9 @@ class Victims:
         return self._process.stdout.readline().strip()
 
 
-@pytest.fixture
-def victims(root: Root) -> Iterator[Victims]:
-    victims = Victims(root)
+@pytest.fixture(scope="module")
+def victims() -> Iterator[Victims]:
+    victims = Victims()
     yield victims
     victims.close()
 
@@ -165,9 +164,9 @@ def _restored_step(root: Root) -> int:
 )
 def test_named_points_of_a_save(root: Root, victims: Victims, point: str, expected: int) -> None:
     """Up to the manifest's rename the step before counts, from there on this one; the next start goes on from it."""
-    assert victims.run(3, point) == 9
+    assert victims.run(root, 3, point) == 9
     assert _restored_step(root) == expected
-    assert victims.run(1) == 0
+    assert victims.run(root, 1) == 0
     assert _restored_step(root) == expected + 1
     retention.sweep(root, 9)
     assert root.step_names() == root.committed_steps()
@@ -175,8 +174,8 @@ def test_named_points_of_a_save(root: Root, victims: Victims, point: str, expect
 
 def test_killed_in_the_middle_of_a_deletion(root: Root, victims: Victims) -> None:
     """A checkpoint that has lost its manifest only is no checkpoint, and the newer ones are untouched."""
-    assert victims.run(2) == 0
-    assert victims.run(3, "after unlink MANIFEST.json") == 9
+    assert victims.run(root, 2) == 0
+    assert victims.run(root, 3, "after unlink MANIFEST.json") == 9
     assert _restored_step(root) == 4
     assert len(root.step_names()) == len(root.committed_steps()) + 1
 
@@ -187,7 +186,7 @@ def test_kills_at_random_instants(root: Root, victims: Victims) -> None:
     draw = random.Random(2026)
     last_reported = 0
     for _ in range(10):
-        pid = victims.start(1000, bytes_per_s=60_000_000)
+        pid = victims.start(root, 1000, bytes_per_s=60_000_000)
         reports, ended = victims.reports_until_end(draw.randint(0, 3))
         timer = threading.Timer(draw.uniform(0.0, 0.15), os.kill, [pid, signal.SIGKILL])
         timer.start()
