@@ -206,19 +206,16 @@ class Process:
         if kind is Heartbeat:
             return {"step": 1}
         if kind is SlotRequest:
-            self._told_ready = in_hand
             ready_in_s = max(0.0, self._byte_in_hand_s - now_s) if self._saving else self.job.lead_s
             asked = {"max_bytes_per_s": self.job.max_bytes_per_s, "num_bytes": self.job.num_bytes}
             return {"kind": Kind.WRITE, "ready_in_s": ready_in_s, "started": in_hand, **asked}
         if kind is Ready:
-            self._told_ready = True
             return {"fence": self.clock.fence, "lead_s": self.job.lead_s}
         if kind is Renew:
             held = self.usable(now_s)[0]
             return {"fence": self.clock.fence, "held_bytes_per_s": held, **done}
         if kind is Release:
-            fence, self._told_ready = self._release_fence, False
-            return {"fence": fence, "outcome": Outcome.COMMITTED, "write_s": 1.0, **done}
+            return {"fence": self._release_fence, "outcome": Outcome.COMMITTED, "write_s": 1.0, **done}
         return {"reason": EndReason.FINISHED}
 
     # -- answers -------------------------------------------------------------------------------------------------
@@ -263,6 +260,8 @@ class Process:
         if isinstance(body, Grant):
             self.clock.granted(body, self._first_sent_s)
             self._save_fence = body.fence
+            in_hand = isinstance(request, SlotRequest) and request.ready_in_s == 0.0
+            self._told_ready = in_hand or isinstance(request, Ready) or (self._told_ready and isinstance(request, Renew))
             if not self._saving:
                 self._begin(now_s)
         elif isinstance(body, Gone):

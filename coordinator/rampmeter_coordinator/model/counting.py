@@ -6,7 +6,7 @@ them: a lowering counts only when confirmed; contact needs a confirmed answer; a
 """
 
 from rampmeter.core.messages import MARGIN_S, Plan
-from rampmeter_coordinator.model.pool import PoolConfig
+from rampmeter_coordinator.model.pool import START_WITHIN_S, PoolConfig
 from rampmeter_coordinator.model.records import Job, OldShare, SafeOffer
 
 ANSWER_ON_ITS_WAY_S = 60.0
@@ -123,7 +123,8 @@ def rebase(job: Job, now_s: float, until_s: float) -> None:
     for share in job.old_shares:
         share.until_s = until_s
     if job.lease is not None:
-        job.lease.granted_s, job.lease.reported_s, job.lease.ready_by_s = now_s, None, None
+        job.lease.granted_s, job.lease.reported_s = now_s, None
+        job.lease.ready_by_s = None if job.lease.ready else now_s + START_WITHIN_S
     job.registered_s = job.answered_s = now_s
     job.contact_s = job.answered_received_s = job.queued_since_s = None
     job.snapshot_s = None if job.snapshot_s is None else now_s

@@ -19,7 +19,7 @@ from rampmeter.core.messages import (
     WaitReason,
 )
 from rampmeter_coordinator.model import admission, counting
-from rampmeter_coordinator.model.pool import HOLD_RENEWAL_S, HOLD_SLOT_S
+from rampmeter_coordinator.model.pool import HOLD_RENEWAL_S, HOLD_SLOT_S, START_WITHIN_S
 from rampmeter_coordinator.model.records import Held, Job, Lease, Offer, Waiter
 from rampmeter_coordinator.model.registry import Registry
 from rampmeter_coordinator.model.state import PoolState
@@ -27,7 +27,6 @@ from rampmeter_coordinator.model.state import PoolState
 RAISE_SHARE = 0.01
 """Raises below this share of the capacity wait for the end of the hold."""
 
-START_WITHIN_S = 60.0
 MAX_DOUBLINGS = 4
 """An armed lease is taken back after max(60 s, 2 x lead time), doubled per miss up to 16 times."""
 

@@ -11,6 +11,7 @@ from rampmeter.core.messages import MARGIN_S
 HOLD_RENEWAL_S = 5.0
 HOLD_SLOT_S = 25.0
 HEARTBEAT_S = 15.0
+START_WITHIN_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -118,6 +118,8 @@ def test_a_record_of_another_boot_is_read_carefully() -> None:
     counting.rebase(job, 10.0, 41.0)
     assert counting.leased(job, 40.9) == 70
     assert counting.leased(job, 41.0) == 0
+    assert job.lease is not None
+    assert job.lease.ready_by_s == 70.0
     assert counting.is_silent(job, POOL, 10.0)
     counting.confirm(job, 1)
     assert counting.is_silent(job, POOL, 10.0)
