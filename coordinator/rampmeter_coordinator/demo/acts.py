@@ -4,7 +4,7 @@ Knows nothing of figures or screens: whoever shows an act is told several times 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rampmeter.core.clock import SystemClock
@@ -17,6 +17,7 @@ from rampmeter_coordinator.demo.history import (
     HistoryReader,
     HistoryWriter,
     Killed,
+    Loss,
     Record,
     Started,
 )
@@ -73,18 +74,24 @@ class Director:
         """The job that is killed in act 2."""
         return self.scenario.jobs[2].name
 
-    def check(self, job: JobSpec) -> Restore:
-        """The newest checkpoint of act 2 as a fresh process restores it."""
+    def check_all(self) -> list[Restore]:
+        """The newest checkpoint of every job of act 2 as a fresh process restores it."""
+        actors = {job.name: self._checker(job) for job in self.scenario.jobs}
+        return [self._restore(name, actor) for name, actor in actors.items()]
+
+    def _checker(self, job: JobSpec) -> Actor:
         log = self.directory / f"check-{job.name}.log"
-        actor = self.troupe.start(plays.check, log, job, self.root(job, metered=True), self.scenario)
+        return self.troupe.start(plays.check, log, job, self.root(job, metered=True), self.scenario)
+
+    def _restore(self, name: str, actor: Actor) -> Restore:
         if not actor.control.poll(_END_LIMIT_S):
-            raise DemoFailed(f"restoring {job.name} took longer than {_END_LIMIT_S:g} s")
+            raise DemoFailed(f"restoring {name} took longer than {_END_LIMIT_S:g} s")
         try:
             step, digest = actor.control.recv()
         except EOFError:
             self.troupe.join(actor, _END_LIMIT_S)
-            raise DemoFailed(f"restoring {job.name} sent no answer") from None
-        return Restore(job=job.name, step=step, digest=digest)
+            raise DemoFailed(f"restoring {name} sent no answer") from None
+        return Restore(job=name, step=step, digest=digest)
 
     def root(self, job: JobSpec, *, metered: bool) -> Path:
         """Where the job's checkpoints of an act are."""
@@ -180,8 +187,9 @@ class _Performance:
         self._director.troupe.kill(self._actors[name])
         self._own.write(Killed(at_s=self._clock.now(), job=name, life=1))
         job = next(job for job in self._scenario.jobs if job.name == name)
+        trained = max(r.step for r in self._stage.records if isinstance(r, Loss) and r.job == name)
         self._start(job, life=2)
-        self._actors[name].control.send(self._go())
+        self._actors[name].control.send(replace(self._go(), least_step=trained + 1))
 
     def _kill_coordinator(self) -> None:
         assert self._service is not None

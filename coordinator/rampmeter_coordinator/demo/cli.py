@@ -99,16 +99,16 @@ class _Demo:
         capacity = self._scenario.capacity_bytes_per_s
         storage = self._directory / "storage"
         SharedStorage.create(storage, capacity).close()
-        with Service(self._directory / "coordinator", capacity) as service:
+        with Troupe() as troupe, Service(self._directory / "coordinator", capacity) as service:
             self._console.print(introduction(self._scenario, service.url))
-            with Troupe() as troupe, self._screen() as screen:
+            with self._screen() as screen:
                 director = Director(troupe, self._scenario, self._directory, storage, screen.update)
                 herd = director.herd()
                 screen.say(in_short(act_figures(self._scenario, herd), "Act 1"))
                 metered = director.metered(service, kill_coordinator=self._args.kill_coordinator)
                 screen.say(in_short(act_figures(self._scenario, metered), "Act 2"))
                 screen.say("Restoring the newest checkpoints with fresh processes ...")
-                restores = [director.check(job) for job in self._scenario.jobs]
+                restores = director.check_all()
         found = figures(self._scenario, herd, metered, restores, director.victim)
         self._tell(found, herd, metered)
         return found

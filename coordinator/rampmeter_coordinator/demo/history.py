@@ -30,8 +30,6 @@ class Started(Record):
 class Ended(Record):
     """The process has left its training loop on its own."""
 
-    stopped_early: bool
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Killed(Record):

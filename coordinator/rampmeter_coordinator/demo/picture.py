@@ -51,7 +51,9 @@ def draw(path: Path, scenario: Scenario, herd: Act, metered: Act) -> None:
             _BLUE,
         )
         axes[3].set_xlim(left=0)
-        axes[3].set_xlabel("seconds since the start of the act")
+        axes[3].set_xlabel(
+            "seconds since the start of the act      (thick: bytes go to the storage; thin: from snapshot to durable)"
+        )
         figure.savefig(path, dpi=120)
     finally:
         plt.close(figure)

@@ -67,6 +67,8 @@ def _meaning(found: Figures, scenario: Scenario) -> Text:
         f"M = {mtbf} and falls back to its newest durable snapshot, which is T/2 + W old on average. T and W are "
         "measured, as the mean age of that snapshot. The kill itself is not counted: only act 2 has one."
     )
+    if not found.judges_time:
+        text.append("\nActs this short hold too few checkpoints to judge the time lost: it is only shown.")
     if found.too_busy:
         text.append(
             f"\nThis machine was too busy: a step took {max(found.herd.step_s, found.metered.step_s):.2f} s "
@@ -93,6 +95,6 @@ def in_short(act: ActFigures, title: str) -> str:
 def _success(herd: ActFigures, metered: ActFigures) -> str:
     return (
         f"The same jobs on the same storage: offered load {herd.peak_over_capacity:.1f} -> "
-        f"{metered.peak_over_capacity:.1f} times its capacity, writes {herd.p95_write_s / metered.p95_write_s:.1f} "
-        f"times faster (p95), {1 - metered.lost.total / herd.lost.total:.0%} less time lost."
+        f"{metered.peak_over_capacity:.1f} times its capacity, 95 % of writes within {metered.p95_write_s:.1f} s "
+        f"instead of {herd.p95_write_s:.1f} s, time lost {herd.lost.total:.1%} -> {metered.lost.total:.1%}."
     )

@@ -66,10 +66,14 @@ class Role:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Go:
-    """The word to start, the same for all jobs of an act. Both are CLOCK_BOOTTIME seconds."""
+    """The word to start, the same for all jobs of an act. Both times are CLOCK_BOOTTIME seconds.
+
+    Whoever resumes trains on past the end until `least_step`: what it lost must be seen again.
+    """
 
     start_s: float
     end_s: float
+    least_step: int = 0
 
 
 def scenario(*, act_s: float, seed: int) -> Scenario:

@@ -1,5 +1,6 @@
 """Shows the demo while it runs: live on a terminal, as a line now and then elsewhere. Draws what it is given."""
 
+from collections import Counter
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -16,6 +17,15 @@ from rampmeter_coordinator.demo.scenario import Scenario
 
 _LINE_EVERY_S = 4.0
 _BAR_WIDTH = 12
+_SHORT = {
+    Doing.STARTING: "starting",
+    Doing.READY: "ready",
+    Doing.TRAINING: "training",
+    Doing.QUEUED: "waiting for a turn",
+    Doing.WRITING: "writing",
+    Doing.KILLED: "killed",
+    Doing.DONE: "done",
+}
 _STYLES = {Doing.WRITING: "bold", Doing.QUEUED: "cyan", Doing.KILLED: "bold red", Doing.DONE: "green"}
 
 
@@ -27,10 +37,10 @@ def introduction(scenario: Scenario, url: str) -> Text:
     return Text.assemble(
         ("Rampmeter demo: what happens when many jobs checkpoint to one storage system\n\n", "bold"),
         ("real      ", "green"),
-        f"{len(scenario.jobs)} PyTorch training processes with Adam ({smallest} to {largest} of state each), their\n"
-        "          checkpoints on disk, the coordinator, a SIGKILL, the restores\n",
+        f"{len(scenario.jobs)} PyTorch training processes ({smallest} to {largest} of state),\n"
+        "          their checkpoints on disk, the coordinator, a SIGKILL, the restores\n",
         ("EMULATED  ", "bold yellow"),
-        f"the shared storage: {capacity} for all writers together, an equal part for each;\n"
+        f"the shared storage: {capacity} in all, an equal part for each writer;\n"
         f"          the device: {scenario.step_s:g} s a step, {format_rate(scenario.copy_bytes_per_s)} to the host\n",
         ("look at   ", "cyan"),
         (url, "underline"),
@@ -38,17 +48,19 @@ def introduction(scenario: Scenario, url: str) -> Text:
     )
 
 
-def headline(stage: Stage, scenario: Scenario, now_s: float) -> str:
-    """Which act, what it is about, how far it is."""
-    title = (
-        "Act 2 of 2, metered: the same jobs ask for their turn; one will be killed"
-        if stage.metered
-        else "Act 1 of 2, the herd: every job on its own Young interval, all started in the same second"
-    )
+def headline(stage: Stage) -> str:
+    """Which act, and what it is about."""
+    if stage.metered:
+        return "Act 2 of 2, metered: the same jobs ask for their turn; one will be killed"
+    return "Act 1 of 2, the herd: each on its own Young interval, started in the same second"
+
+
+def clock(stage: Stage, scenario: Scenario, now_s: float) -> str:
+    """How far it is."""
     if not stage.begin_s:
-        return f"{title} (starting)"
+        return "the jobs start"
     elapsed_s = min(max(0.0, now_s - stage.begin_s), scenario.act_s)
-    return f"{title} ({elapsed_s:.0f} of {scenario.act_s:.0f} s)"
+    return f"{elapsed_s:.0f} of {scenario.act_s:.0f} s"
 
 
 class Screen(Protocol):
@@ -106,6 +118,7 @@ class LineScreen:
         self._scenario = scenario
         self._follower = _Follower(scenario)
         self._next_s = 0.0
+        self._metered: bool | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -117,12 +130,15 @@ class LineScreen:
 
     def update(self, stage: Stage, now_s: float) -> None:
         board = self._follower.follow(stage)
+        if stage.metered is not self._metered:
+            self._metered = stage.metered
+            self.say(headline(stage))
         if now_s < self._next_s:
             return
         self._next_s = now_s + _LINE_EVERY_S
-        busy = [f"{row.name} {_what(row)}" for row in board.rows.values() if row.doing is not Doing.TRAINING]
-        text = f"{headline(stage, self._scenario, now_s)}: {', '.join(busy) or 'all are training'}"
-        self.say(text)
+        counts = Counter(_SHORT[row.doing] for row in board.rows.values())
+        doing = ", ".join(f"{counts[word]} {word}" for word in _SHORT.values() if counts[word])
+        self.say(f"  {clock(stage, self._scenario, now_s)}: {doing}")
 
     def say(self, sentence: str) -> None:
         self._console.print(sentence, markup=False, highlight=False, soft_wrap=True)

@@ -29,7 +29,7 @@ from rampmeter_coordinator.demo.history import (
     Started,
 )
 from rampmeter_coordinator.demo.model import Training
-from rampmeter_coordinator.demo.scenario import Role, Scenario
+from rampmeter_coordinator.demo.scenario import Go, Role, Scenario
 from rampmeter_coordinator.demo.storage import SharedStorage
 from rampmeter_coordinator.demo.unmetered import YoungCheckpointer
 from rampmeter_coordinator.demo.writer import EmulatedStorageWriter, bound_to
@@ -57,7 +57,7 @@ class _Trainer:
         self._clock = SystemClock()
         self._history = HistoryWriter(role.history)
         self._training = Training(role.job, scenario, self._clock)
-        self._end_s = 0.0
+        self._go = Go(start_s=0.0, end_s=0.0)
         self._step = 0
 
     # -- the acts ----------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ class _Trainer:
             stall_s = checkpointer.step(self._step)
             if stall_s is not None:
                 self._note(Stalled, duration_s=stall_s)
-        self._note(Ended, stopped_early=self._clock.now() < self._end_s)
+        self._note(Ended)
         checkpointer.close()
 
     def run_metered(self, url: str) -> None:
@@ -97,7 +97,7 @@ class _Trainer:
                 stall_s = self._clock.now() - before_s
                 if stall_s > _SHORTEST_STALL_S:
                     self._note(Stalled, duration_s=stall_s)
-            self._note(Ended, stopped_early=self._clock.now() < self._end_s)
+            self._note(Ended)
             ckpt.close(_CLOSE_LIMIT_S)
 
     def _checkpointer(self, url: str) -> Checkpointer:
@@ -120,14 +120,14 @@ class _Trainer:
     def _wait_for_go(self) -> float:
         """Say that we are ready, sleep until the common start, return it."""
         self._note(Started)
-        go = self._control.recv()
-        self._end_s = go.end_s
-        self._clock.sleep(max(0.0, go.start_s - self._clock.now()))
-        return float(go.start_s)
+        self._go = self._control.recv()
+        self._clock.sleep(max(0.0, self._go.start_s - self._clock.now()))
+        return self._go.start_s
 
     def _goes_on(self) -> bool:
         """Anything on the control pipe, also its end, means stop."""
-        return self._clock.now() < self._end_s and not self._control.poll()
+        is_over = self._clock.now() >= self._go.end_s and self._step >= self._go.least_step
+        return not is_over and not self._control.poll()
 
     def _train_one(self) -> None:
         loss = self._training.train_one()

@@ -6,6 +6,7 @@ Owns every process that it starts and ends them by pid, whatever happens: nothin
 import multiprocessing
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
@@ -38,6 +39,7 @@ class Troupe:
         self._clock = SystemClock()
 
     def __enter__(self) -> Self:
+        forkserver.ensure_running()  # it imports torch while others get ready
         return self
 
     def __exit__(
