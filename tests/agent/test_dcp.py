@@ -16,11 +16,14 @@ from torch.distributed.checkpoint.state_dict import get_model_state_dict, get_op
 from rampmeter import dcp
 from rampmeter.commit import WrittenFile
 from rampmeter.core.errors import CommitError
+from rampmeter.hashing import HashedFile
 from rampmeter.layout import Root
 from rampmeter.manifest import read_manifest
 from rampmeter.stream import MeteredStream
 from rampmeter.throttle import Throttle
 from rampmeter.verification import Verifier
+
+LIMIT_S = 30.0
 
 
 class Sink:
@@ -163,20 +166,28 @@ def _join_writing_threads() -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_an_error_of_a_further_thread_fails_the_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """torch does not report what its further writing threads raise; the save must fail all the same."""
-    write = MeteredStream._write_chunk
-    main = threading.current_thread()
+    write, finish, main = MeteredStream._write_chunk, MeteredStream.finish, threading.current_thread()
+    both_started, main_is_done = threading.Barrier(2), threading.Event()
 
     def full(self: MeteredStream, chunk: memoryview) -> None:
         if threading.current_thread() is not main:
+            both_started.wait(LIMIT_S)
+            main_is_done.wait(LIMIT_S)
             raise OSError(errno.ENOSPC, "No space left on device")
+        if both_started.n_waiting or not self.tell():
+            both_started.wait(LIMIT_S)
         write(self, chunk)
 
+    def done(self: MeteredStream, name: str) -> HashedFile:
+        main_is_done.set()
+        return finish(self, name)
+
     monkeypatch.setattr(MeteredStream, "_write_chunk", full)
+    monkeypatch.setattr(MeteredStream, "finish", done)
     sink = Sink()
-    state = {f"t{i}": torch.ones(100_000) for i in range(8)}
-    with pytest.raises(CheckpointException):
-        _write(tmp_path / "c", state, sink, thread_count=4)
-    _join_writing_threads()
+    with pytest.raises(CheckpointException) as caught:
+        _write(tmp_path / "c", {"a": torch.ones(1000), "b": torch.ones(1000)}, sink, thread_count=2)
+    assert isinstance(dcp.cause_of(caught.value), OSError)
     assert sink.written == []
 
 
