@@ -9,15 +9,14 @@ import tempfile
 import time
 import warnings
 from pathlib import Path
-from statistics import median
 
 import torch
 import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict
 
-import rampmeter
-from benchmarks.statistics import interval_of_median
+import rampmeter.events
+from benchmarks.summary import Result, summary
 
 NUM_ROUNDS = 9
 NUM_STEPS = 400
@@ -83,7 +82,7 @@ def plain(loop: Loop, root: Path, saves: list[int]) -> float:
     return took_s
 
 
-def loop_ratio() -> dict[str, float]:
+def loop_ratio() -> Result:
     loop, ratios, saves = Loop(), [], 0
     for _ in range(NUM_ROUNDS):
         with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
@@ -91,18 +90,10 @@ def loop_ratio() -> dict[str, float]:
             ratios.append(plain(loop, Path(second), saved) / ours_s)
             saves += len(saved)
     assert saves >= 2 * NUM_ROUNDS, f"only {saves} checkpoints happened"
-    low, high = interval_of_median(ratios)
-    return {
-        "value": median(ratios),
-        "unit": "ratio",
-        "runs": len(ratios),
-        "low": low,
-        "high": high,
-        "saves": saves,
-    }
+    return summary(ratios, saves=saves)
 
 
-def step_idle_us() -> dict[str, float]:
+def step_idle_us() -> Result:
     loop, times_us = Loop(), []
     with tempfile.TemporaryDirectory() as root, rampmeter.Checkpointer(root, interval_min_s=1e6) as ckpt:
         ckpt.step(0, loop.state)
@@ -110,11 +101,10 @@ def step_idle_us() -> dict[str, float]:
             begun_s = time.perf_counter()
             ckpt.step(step, loop.state)
             times_us.append((time.perf_counter() - begun_s) * 1e6)
-    low, high = interval_of_median(times_us[:2000])
-    return {"value": median(times_us), "unit": "us", "runs": len(times_us), "low": low, "high": high}
+    return summary(times_us, "us")
 
 
-def measure() -> dict[str, dict[str, float]]:
+def measure() -> dict[str, Result]:
     """All figures of this file, as build/bench.json has them."""
     warnings.filterwarnings("ignore", message="torch.distributed is disabled")
     torch.set_num_threads(1)

@@ -1,0 +1,76 @@
+"""`make bench`: measures the promises and writes build/bench.json, NAME -> {value, unit, runs, low, high, ...}.
+
+python tests/benchmarks/run.py                 everything, some ten minutes
+python tests/benchmarks/run.py loop ledger     only these; other entries of the file stay
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from benchmarks.summary import Result  # noqa: E402
+
+OUTPUT = HERE.parent.parent / "build" / "bench.json"
+
+
+def flush() -> dict[str, Result]:
+    """The writer: lease at the device, stall, flush, verified restore."""
+    from benchmarks import agent_flush  # noqa: PLC0415 - torch only where it is measured
+
+    return agent_flush.measure(OUTPUT.parent, Path("/dev/shm"))
+
+
+def loop() -> dict[str, Result]:
+    """The training loop: an idle step, a coordinator that never answers."""
+    from benchmarks import agent_loop  # noqa: PLC0415
+
+    return agent_loop.measure()
+
+
+def ledger() -> dict[str, Result]:
+    """One decision."""
+    from benchmarks import ledger_apply  # noqa: PLC0415
+
+    return ledger_apply.measure()
+
+
+SUITES: dict[str, Callable[[], dict[str, Result]]] = {"ledger": ledger, "loop": loop, "flush": flush}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("suites", nargs="*", choices=[*SUITES, []], default=list(SUITES))
+    chosen = parser.parse_args().suites
+    console = Console(stderr=True)
+    OUTPUT.parent.mkdir(exist_ok=True)
+    results = json.loads(OUTPUT.read_text()) if OUTPUT.exists() else {}
+    for name in chosen:
+        with console.status(f"measuring {name}: {SUITES[name].__doc__}"):
+            results |= SUITES[name]()
+        OUTPUT.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+    console.print(table(results))
+
+
+def table(results: dict[str, Result]) -> Table:
+    shown = Table(title=str(OUTPUT.relative_to(Path.cwd())) if OUTPUT.is_relative_to(Path.cwd()) else None)
+    for heading in ("name", "value", "unit", "runs", "low", "high", "load"):
+        shown.add_column(heading, justify="left" if heading == "name" else "right")
+    for name, entry in sorted(results.items()):
+        shown.add_row(
+            name, *(str(entry.get(key, "")) for key in ("value", "unit", "runs", "low", "high", "load"))
+        )
+    return shown
+
+
+if __name__ == "__main__":
+    main()
