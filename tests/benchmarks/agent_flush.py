@@ -1,15 +1,11 @@
 """How the agent's writer measures up: lease accuracy at the device, stall, flush and restore against plain DCP.
 
 Every ratio is ours / plain over paired rounds whose order alternates: median and a bootstrap 95 % interval of the
-per-round ratios. `measure` returns NAME -> {value, unit, runs, low, high, ...}; run as a program it prints JSON.
+per-round ratios. `measure` returns NAME -> {value, unit, runs, low, high, ...}; `run.py` calls it.
 """
 
-import argparse
-import json
 import os
-import random
 import shutil
-import statistics
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -21,6 +17,7 @@ import torch
 import torch.distributed.checkpoint as plain
 from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 
+from benchmarks.summary import Result, summary
 from rampmeter import dcp
 from rampmeter.core.clock import SystemClock
 from rampmeter.layout import Root
@@ -33,8 +30,6 @@ NUM_ROUNDS = 9
 LEASE_BYTES_PER_S = 50_000_000
 LEASE_S = 13.0
 CLOCK = SystemClock()
-
-Result = dict[str, Any]
 
 
 def measure(
@@ -54,21 +49,6 @@ def measure(
 def make_state(mib: int, num_tensors: int = 16) -> dict[str, torch.Tensor]:
     torch.manual_seed(0)
     return {f"t{i}": torch.randn(mib * MIB // 4 // num_tensors) for i in range(num_tensors)}
-
-
-def summary(ratios: list[float], **more: Any) -> Result:
-    """Median with a bootstrap 95 % interval; the load says how noisy the machine was."""
-    draw = random.Random(0)
-    medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(2000))
-    return {
-        "value": round(statistics.median(ratios), 4),
-        "unit": "ratio",
-        "runs": len(ratios),
-        "low": round(medians[50], 4),
-        "high": round(medians[1949], 4),
-        "load": round(os.getloadavg()[0], 2),
-        **more,
-    }
 
 
 @contextmanager
@@ -286,18 +266,3 @@ def largest_window(samples: list[tuple[float, int]], width_s: float, *, smallest
         (low_s, low), (high_s, high) = samples[after - 1], samples[after]
         found.append(low + (high - low) * (end_s - low_s) / (high_s - low_s) - start_bytes)
     return min(found) if smallest else max(found)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--disk", type=Path, default=Path.cwd())
-    parser.add_argument("--memory", type=Path, default=Path("/dev/shm"))
-    parser.add_argument("--rounds", type=int, default=NUM_ROUNDS)
-    parser.add_argument("--state-mib", type=int, default=512)
-    options = parser.parse_args()
-    results = measure(options.disk, options.memory, num_rounds=options.rounds, state_mib=options.state_mib)
-    print(json.dumps(results, indent=1))
-
-
-if __name__ == "__main__":
-    main()
