@@ -7,6 +7,7 @@ global generator, which a checkpoint carries. What is emulated is the device: se
 from typing import Any
 
 import torch
+import torch._dynamo  # the first optimizer imports it: paid once here, not by every forked process
 import xxhash
 from torch import nn
 

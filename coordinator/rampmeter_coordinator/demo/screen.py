@@ -100,10 +100,10 @@ class LiveScreen:
 
     def update(self, stage: Stage, now_s: float) -> None:
         board = self._follower.follow(stage)
-        head = Text(headline(stage, self._scenario, now_s), style="bold")
-        self._live.update(
-            Group(head, Text(), _table(board), _storage(board, metered=stage.metered)), refresh=True
-        )
+        time = clock(stage, self._scenario, now_s)
+        head = Text.assemble((headline(stage), "bold"), f"\n{time}\n")
+        storage = _storage(board, metered=stage.metered)
+        self._live.update(Group(head, _table(board), storage), refresh=True)
 
     def say(self, sentence: str) -> None:
         self._live.update(Text(), refresh=True)
