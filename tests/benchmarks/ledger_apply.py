@@ -28,7 +28,13 @@ from rampmeter_coordinator.model.pool import PoolConfig
 
 NUM_COMMANDS = 20_000
 NUM_SAVERS = 6
-DONE = {"done_bytes": 10**12, "throttled_s": 0.0, "blocked_s": 0.0, "busy_s": 0.0}
+NUM_ROUNDS = 8
+"""Heartbeats of everybody before the measurement: until plans have settled."""
+
+FLEET_BYTES = 8 * 10**14
+"""More than 2 TB/s carry without a price."""
+
+DONE = {"throttled_s": 0.0, "blocked_s": 0.0, "busy_s": 0.0}
 
 
 @dataclass
@@ -56,12 +62,13 @@ class Recording:
     def __init__(self, num_jobs: int, num_commands: int) -> None:
         self.ledger = new_ledger()
         self.now_s, self.step_s = 1000.0, 15.0 / num_jobs
+        self.num_bytes = FLEET_BYTES // num_jobs
         self.commands: list[tuple[Request, float]] = []
         self.agents = {f"{number:032x}": Agent(f"{number:032x}") for number in range(num_jobs)}
         self.everybody_is_known()
         savers, others = list(self.agents.values())[:NUM_SAVERS], list(self.agents.values())[NUM_SAVERS:]
         for agent in savers:
-            self.apply(agent.word(SlotRequest, kind=Kind.WRITE, num_bytes=10**12, ready_in_s=1.0))
+            self.apply(agent.word(SlotRequest, kind=Kind.WRITE, num_bytes=self.num_bytes, ready_in_s=1.0))
         self.num_before, turn = len(self.commands), 0
         while len(self.commands) < self.num_before + num_commands:
             for number in range(9):
@@ -70,10 +77,10 @@ class Recording:
             turn += 1
 
     def everybody_is_known(self) -> None:
-        figures = {"num_gpus": 256, "num_bytes": 10**12, "stall_s": 1.5, "mtbf_s": 32_400.0}
+        figures = {"num_gpus": 256, "num_bytes": self.num_bytes, "stall_s": 1.5, "mtbf_s": 32_400.0}
         for agent in self.agents.values():
             self.apply(agent.word(Register, name="job", claim="0" * 32, **figures))
-        for _ in range(2):
+        for _ in range(NUM_ROUNDS):
             for agent in self.agents.values():
                 self.apply(agent.word(Heartbeat, step=1))
 
@@ -95,11 +102,19 @@ class Recording:
         if phase == 0:
             self.apply(agent.word(Ready, fence=agent.fence, lead_s=1.0))
         elif phase == 1:
-            self.apply(agent.word(Renew, fence=agent.fence, held_bytes_per_s=10**12, **DONE))
+            self.apply(
+                agent.word(Renew, fence=agent.fence, held_bytes_per_s=10**12, done_bytes=10**9, **DONE)
+            )
         else:
-            done = {"outcome": Outcome.COMMITTED, "stall_s": 1.5, "lead_s": 1.0, "write_s": 15.0}
+            done = {
+                "done_bytes": self.num_bytes,
+                "outcome": Outcome.COMMITTED,
+                "stall_s": 1.5,
+                "lead_s": 1.0,
+                "write_s": 15.0,
+            }
             self.apply(agent.word(Release, fence=agent.fence, **done, **DONE))
-            self.apply(agent.word(SlotRequest, kind=Kind.WRITE, num_bytes=10**12, ready_in_s=1.0))
+            self.apply(agent.word(SlotRequest, kind=Kind.WRITE, num_bytes=self.num_bytes, ready_in_s=1.0))
 
 
 def new_ledger() -> Ledger:

@@ -5,6 +5,8 @@ them: a lowering counts only when confirmed; contact needs a confirmed answer; a
 2 TTL - margin after contact on; a fenced attempt counts until it must have stopped.
 """
 
+import math
+
 from rampmeter.core.messages import MARGIN_S, Plan
 from rampmeter_coordinator.model.pool import START_WITHIN_S, PoolConfig
 from rampmeter_coordinator.model.records import Job, OldShare, SafeOffer
@@ -16,10 +18,9 @@ ANSWER_ON_ITS_WAY_S = 60.0
 def confirm(job: Job, ack: int) -> None:
     """The agent says that the answer to `ack` is the last one that it applied: later ones are void, older replaced."""
     if job.lease is not None:
-        applied = [offer for offer in job.lease.offers if offer.seq <= ack]
-        job.lease.offers = applied[-1:]
-    applied_safe = [offer for offer in job.safe_offers if offer.seq <= ack]
-    job.safe_offers = applied_safe[-1:]
+        job.lease.offers = [offer for offer in job.lease.offers if offer.seq <= ack][-1:]
+    if len(job.safe_offers) != 1 or job.safe_offers[0].seq > ack:
+        job.safe_offers = [offer for offer in job.safe_offers if offer.seq <= ack][-1:]
     if ack == job.answered_seq and ack > 0:
         job.contact_s = job.answered_received_s
 
@@ -38,7 +39,8 @@ def lease_until(job: Job) -> float:
 
 def issued_safe(job: Job) -> int:
     """The largest safe rate that the job may believe in: what counts in the sum of issued safe rates."""
-    return max((o.bytes_per_s for o in job.safe_offers), default=0)
+    offers = job.safe_offers
+    return offers[0].bytes_per_s if len(offers) == 1 else max((o.bytes_per_s for o in offers), default=0)
 
 
 def safe_offer(seq: int, plan: Plan) -> SafeOffer:
@@ -59,15 +61,46 @@ def silent_from(job: Job, config: PoolConfig) -> float:
     """
     if job.contact_s is None:
         return 0.0
-    usable_after_s = min((offer.after_s for offer in job.safe_offers), default=config.safe_after_s)
+    offers = job.safe_offers
+    if len(offers) == 1:
+        usable_after_s = offers[0].after_s
+    else:
+        usable_after_s = min((offer.after_s for offer in offers), default=config.safe_after_s)
     return job.contact_s + min(config.safe_counted_after_s, usable_after_s - config.ttl_s - MARGIN_S)
 
 
 def silent_until(job: Job) -> float:
     """From when on a silent job is ungoverned: its plan's safe rate has ended, we count it no more."""
-    last_s = max(job.contact_s or 0.0, job.answered_s, job.registered_s) + ANSWER_ON_ITS_WAY_S
-    longest_s = max((offer.after_s + offer.for_s for offer in job.safe_offers), default=0.0)
-    return last_s + longest_s
+    offers = job.safe_offers
+    if len(offers) == 1:
+        longest_s = offers[0].after_s + offers[0].for_s
+    else:
+        longest_s = max((offer.after_s + offer.for_s for offer in offers), default=0.0)
+    return last_heard_s(job) + ANSWER_ON_ITS_WAY_S + longest_s
+
+
+def last_heard_s(job: Job) -> float:
+    """When something was last said to the job: contact is never later than its answer."""
+    return max(job.answered_s, job.registered_s)
+
+
+def silence(job: Job, config: PoolConfig) -> tuple[float, float]:
+    """[from, until) in which the job counts as silent if nothing is heard of it; empty after its goodbye."""
+    if job.finished:
+        return (math.inf, -math.inf)
+    return (silent_from(job, config), silent_until(job))
+
+
+def times_of(job: Job) -> tuple[float, ...]:
+    """When something of this job ends by itself, beside its silence."""
+    times = [share.until_s for share in job.old_shares]
+    if job.held is not None:
+        times.append(job.held.until_s)
+    if job.lease is not None:
+        times += [offer.until_s for offer in job.lease.offers]
+        if job.lease.ready_by_s is not None:
+            times.append(job.lease.ready_by_s)
+    return tuple(times)
 
 
 def needs_contact(job: Job, config: PoolConfig, now_s: float) -> bool:
@@ -77,7 +110,8 @@ def needs_contact(job: Job, config: PoolConfig, now_s: float) -> bool:
 
 def is_silent(job: Job, config: PoolConfig, now_s: float) -> bool:
     """The job may be using its safe rate."""
-    return not job.finished and silent_from(job, config) <= now_s < silent_until(job)
+    from_s, until_s = silence(job, config)
+    return from_s <= now_s < until_s
 
 
 def safe_counted(job: Job, config: PoolConfig, now_s: float) -> int:

@@ -53,6 +53,7 @@ class Leasing:
         job.asked_s = now_s
         job.waiter = _waiter(job, request, job.queued_since_s)
         job.held = Held(seq=request.seq, received_s=now_s, until_s=now_s + HOLD_SLOT_S)
+        self._state.unsettled = True
         self._state.waiting[job.uid] = job
         if self._needs_contact(job, now_s):
             self._wait(job, 0.0, WaitReason.CONFIRM, now_s)
@@ -66,6 +67,7 @@ class Leasing:
             self._gone(job, request.seq, now_s)
             return
         lease.ready, lease.ready_by_s = True, None
+        self._state.unsettled = True
         lease.num_bytes = lease.num_bytes if request.num_bytes is None else request.num_bytes
         job.num_not_ready = 0
         job.held = Held(seq=request.seq, received_s=now_s, until_s=now_s)
@@ -82,6 +84,7 @@ class Leasing:
         _note_progress(job.lease, request, now_s)
         ends_soon = now_s + 2.0 * HOLD_RENEWAL_S >= counting.lease_until(job)
         hold_s = 0.0 if ends_soon or self._needs_contact(job, now_s) else HOLD_RENEWAL_S
+        self._state.unsettled = True
         job.held = Held(seq=request.seq, received_s=now_s, until_s=now_s + hold_s)
         self._state.touch(job, now_s)
         self._answer_if_over(job, now_s)
@@ -89,8 +92,10 @@ class Leasing:
     def confirmed(self, job: Job, ack: int, now_s: float) -> None:
         """The agent has applied the answer to `ack` last; a lease that it therefore does not hold is over."""
         counting.confirm(job, ack)
-        if job.lease is not None and now_s >= counting.lease_until(job):
-            self.end(job, LeaseState.EXPIRED, GoneReason.EXPIRED, now_s)
+        if job.lease is not None:
+            self._state.unsettled = True
+            if now_s >= counting.lease_until(job):
+                self.end(job, LeaseState.EXPIRED, GoneReason.EXPIRED, now_s)
 
     def withdraw(self, job: Job) -> None:
         """The client of the held request has gone."""
@@ -102,16 +107,19 @@ class Leasing:
     def time_passed(self, job: Job, now_s: float) -> None:
         """A time of this job has come: ends what is over and answers what was held long enough."""
         lease = job.lease
+        self._state.unsettled |= lease is not None
         if lease is not None and all(now_s >= offer.until_s for offer in lease.offers):
             self.end(job, LeaseState.EXPIRED, GoneReason.EXPIRED, now_s)
         elif lease is not None and lease.ready_by_s is not None and now_s >= lease.ready_by_s:
             job.num_not_ready += 1
             self.end(job, LeaseState.REVOKED, GoneReason.NOT_READY, now_s)
         self._answer_if_over(job, now_s)
-        self._state.refresh(job, now_s)
 
     def rebalance(self, now_s: float) -> None:
         """Send what must be said early: lowerings at once, worthwhile raises, grants to waiters that fit."""
+        if not self._state.unsettled:
+            return
+        self._state.unsettled = False
         targets = self._targets(now_s)
         for job in list(self._state.live.values()):
             lease = job.lease
@@ -130,6 +138,7 @@ class Leasing:
             self._state.count("expired" if state is LeaseState.EXPIRED else "revoked")
         job.ended_fence, job.ended_reason, job.lease = lease.fence, reason, None
         self._state.live.pop(job.uid, None)
+        self._state.unsettled = True
         self._state.touch(job, now_s)
 
     # -- rates -------------------------------------------------------------------------------------------------
@@ -205,14 +214,16 @@ class Leasing:
     def _serve_waiters(self, now_s: float) -> None:
         """Grant to those who fit, in order; send those home whose turn is far away."""
         backlog, position = self._backlog(), 0
+        live, rest = self._live_leases(), self._rest(now_s)
+        reason = self._wait_reason(rest, now_s)
         for job in admission.in_order(self._state.waiting.values()):
             waiter = job.waiter
             assert waiter is not None
-            live = self._live_leases()
-            if admission.room_to_start(live, self._rest(now_s), waiter, self._state.config):
+            if admission.room_to_start(live, rest, waiter, self._state.config):
                 self._grant(job, waiter, now_s)
+                live, rest = self._live_leases(), self._rest(now_s)
                 continue
-            waiter.reason = self._wait_reason(now_s)
+            waiter.reason = reason
             eta_s = backlog / max(1, self._state.config.budget_bytes_per_s)
             if position >= max(admission.ALWAYS_HELD, 2 * len(live)) and eta_s > HOLD_SLOT_S:
                 retry_s = min(MAX_RETRY_S, eta_s / 2.0) * (0.8 + 0.4 * self._state.rng.random())
@@ -310,10 +321,10 @@ class Leasing:
         )
         self._state.reply(job, answer, now_s, now_s)
 
-    def _wait_reason(self, now_s: float) -> WaitReason:
+    def _wait_reason(self, rest_bytes_per_s: int, now_s: float) -> WaitReason:
         if self._state.in_grace:
             return WaitReason.GRACE
-        if self._rest(now_s) > 0:
+        if rest_bytes_per_s > 0:
             return WaitReason.QUEUE
         return WaitReason.OLD_LEASE if self._state.old_counted(now_s) else WaitReason.SILENT_JOBS
 

@@ -98,6 +98,7 @@ class Ledger:
         self._refreshed = True
         if self._state.in_grace and now_s >= self._state.grace_until_s:
             self._state.grace_until_s = 0.0
+            self._state.unsettled = True
         for job in due:
             self._leasing.time_passed(job, now_s)
 
@@ -156,14 +157,15 @@ class Ledger:
         return None
 
     def _supersede(self, job: Job) -> None:
-        self._state.refuse_held(
-            job,
-            Refusal(
-                reason=RefusalReason.SUPERSEDED,
-                status=409,
-                detail="a newer request of this job came while this one was held",
-            ),
-        )
+        if job.held is not None:
+            self._state.refuse_held(
+                job,
+                Refusal(
+                    reason=RefusalReason.SUPERSEDED,
+                    status=409,
+                    detail="a newer request of this job came while this one was held",
+                ),
+            )
 
     def _disconnected(self, command: Disconnected) -> None:
         job = self._state.jobs.get(command.job_uid)
@@ -208,7 +210,7 @@ class Ledger:
         return self._state.totals
 
     def pool_view(self, now_s: float) -> PoolView:
-        return viewing.pool_view(self._state, now_s)
+        return viewing.pool_view(self._state, self._registry.price, now_s)
 
     def job_views(self, now_s: float) -> list[JobView]:
         return [viewing.job_view(job, self._state.config, now_s) for job in self._state.jobs.values()]

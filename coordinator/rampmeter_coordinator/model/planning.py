@@ -9,6 +9,7 @@ from dataclasses import replace
 from rampmeter.core import interval as formulas
 from rampmeter.core.fields import MAX_SECONDS
 from rampmeter.core.messages import Plan, PlanReason
+from rampmeter_coordinator.model import counting
 from rampmeter_coordinator.model.pool import HEARTBEAT_S, PoolConfig
 from rampmeter_coordinator.model.pricing import Demand
 from rampmeter_coordinator.model.records import Job
@@ -59,8 +60,7 @@ def demand_of(job: Job) -> Demand:
 
 def is_lost(job: Job, now_s: float) -> bool:
     """Silent for so long that its demand counts no more."""
-    last_s = max(job.contact_s or 0.0, job.answered_s, job.registered_s)
-    return now_s - last_s > max(3.0 * job.plan.interval_s, LOST_AFTER_S)
+    return now_s - counting.last_heard_s(job) > max(3.0 * job.plan.interval_s, LOST_AFTER_S)
 
 
 def chosen_interval(job: Job, demand: Demand, price: float) -> tuple[float, PlanReason]:

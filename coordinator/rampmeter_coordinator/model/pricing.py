@@ -14,6 +14,7 @@ import numpy.typing as npt
 from rampmeter.core.interval import EXACT_FROM, MIN_INTERVAL_S, WRITE_FLOOR
 
 HIGHEST_PRICE = 1e6
+PRECISION = 1e-9
 
 Floats = npt.NDArray[np.float64]
 
@@ -48,7 +49,7 @@ def solve(demands: Sequence[Demand], budget_bytes_per_s: float) -> float:
         low, high = high, high * 4.0
         if high > HIGHEST_PRICE:
             return HIGHEST_PRICE
-    for _ in range(60):
+    while high - low > PRECISION * high:
         middle = (low + high) / 2.0
         low, high = (middle, high) if columns.demand(middle) > budget_bytes_per_s else (low, middle)
     return high

@@ -147,6 +147,8 @@ class Job:
     waiter: Waiter | None = None
     held: Held | None = None
     wake_s: float = INFINITY
+    planned_price: float | None = None
+    """The price under which the plan was made; None where it has to be looked at again."""
 
     def to_bytes(self) -> bytes:
         """The record as JSON, without what lives on a connection."""
@@ -175,7 +177,8 @@ class Job:
         return cls(**fields)
 
 
-_STORED = tuple(name for name in Job.__dataclass_fields__ if name not in ("waiter", "held", "wake_s"))
+_PASSING = ("waiter", "held", "wake_s", "planned_price")
+_STORED = tuple(name for name in Job.__dataclass_fields__ if name not in _PASSING)
 
 
 def _lease(fields: dict[str, Any]) -> Lease:

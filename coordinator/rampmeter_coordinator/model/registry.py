@@ -8,13 +8,11 @@ from itertools import islice
 
 from rampmeter.core import phase
 from rampmeter.core.messages import Heartbeat, Outcome, Plan, RefusalReason, Register, Release
-from rampmeter_coordinator.model import counting, planning, pricing
+from rampmeter_coordinator.model import counting, planning
 from rampmeter_coordinator.model.commands import Refusal
+from rampmeter_coordinator.model.market import Market
 from rampmeter_coordinator.model.records import Job, SafeOffer
 from rampmeter_coordinator.model.state import PoolState
-
-SOLVE_EVERY_S = 2.0
-"""The plan price is solved again at most this often; a plan is a forecast and may be a little old."""
 
 WEIGHT_OF_NEW = 0.3
 """Weight of a new sample in a smoothed figure."""
@@ -27,8 +25,7 @@ class Registry:
 
     def __init__(self, state: PoolState) -> None:
         self._state = state
-        self._solved_s = float("-inf")
-        self._inputs_moved = True
+        self._market = Market(state.jobs, state.config.budget_bytes_per_s)
 
     # -- registration ------------------------------------------------------------------------------------------
 
@@ -52,7 +49,7 @@ class Registry:
         job.safe_offers = [self._held_before(request)]
         self._take_figures(job, request)
         self._state.touch(job, now_s)
-        self._inputs_moved = True
+        self._market.figures_changed(job)
         return job
 
     def _new_job(self, request: Register, now_s: float) -> Job:
@@ -81,6 +78,7 @@ class Registry:
         counting.fence_off(job, self._state.config, now_s)
         self._state.refuse_held(job, stale(request.attempt))
         self._state.live.pop(job.uid, None)
+        self._state.unsettled = True
         job.lease, job.ended_fence, job.queued_since_s = None, None, None
         job.attempt, job.claim, job.registered_s = request.attempt, request.claim, now_s
         job.seq = job.answered_seq = job.num_not_ready = 0
@@ -105,37 +103,39 @@ class Registry:
                 job.finished or planning.is_lost(job, now_s)
             ):
                 self._state.remove(job)
+                self._market.left(job.uid)
                 return True
         return False
 
     # -- plans -------------------------------------------------------------------------------------------------
 
+    @property
+    def price(self) -> float:
+        """The plan price in GPU-seconds per byte."""
+        return self._market.price
+
     def plan_for(self, job: Job, now_s: float) -> Plan | None:
         """The plan to send with the next answer; None while the job has confirmed the newest."""
-        self._solve(now_s)
+        self._market.solve(now_s)
+        room = self._state.safe_room_for(job)
+        if job.planned_price != self._market.price or room < job.plan.safe_bytes_per_s:
+            self._replan(job, room, now_s)
+        offers = job.safe_offers
+        confirmed = len(offers) == 1 and offers[0].number == job.plan.number
+        return None if confirmed else job.plan
+
+    def _replan(self, job: Job, room_bytes_per_s: int, now_s: float) -> None:
         first = job.plan.number == 0
-        job.plan = planning.replanned(
-            job, self._state.price, self._state.safe_room_for(job), self._state.config
-        )
+        job.plan = planning.replanned(job, self._market.price, room_bytes_per_s, self._state.config)
         if first:
             job.plan = replace(job.plan, phase_offset_s=self._draw_offset(job, now_s))
-        known = [offer.number for offer in job.safe_offers]
-        return None if known == [job.plan.number] else job.plan
+        has_all = job.plan.safe_bytes_per_s == planning.wanted_safe_rate(job, job.plan.interval_s)
+        job.planned_price = self._market.price if has_all else None
 
     def _draw_offset(self, job: Job, now_s: float) -> float:
         recent = islice(reversed(self._state.jobs.values()), NUM_PHASES_COMPARED)
         others = [_due_in(other, now_s) for other in recent if other is not job and not other.finished]
         return phase.draw_offset(job.plan.interval_s, others, self._state.rng)
-
-    def _solve(self, now_s: float) -> None:
-        if not self._inputs_moved or now_s < self._solved_s + SOLVE_EVERY_S:
-            return
-        jobs = self._state.jobs.values()
-        demands = [
-            planning.demand_of(job) for job in jobs if not job.finished and not planning.is_lost(job, now_s)
-        ]
-        self._state.price = pricing.solve(demands, self._state.config.budget_bytes_per_s)
-        self._solved_s, self._inputs_moved = now_s, False
 
     # -- what jobs tell ----------------------------------------------------------------------------------------
 
@@ -166,13 +166,13 @@ class Registry:
         learned.write_s = _smoothed(learned.write_s, request.write_s)
         learned.lead_s = _smoothed(learned.lead_s, request.lead_s)
         learned.num_samples += 1
-        self._inputs_moved = True
+        self._market.figures_changed(job)
 
     def finished(self, job: Job) -> None:
         """The attempt has said goodbye and promised to write no more."""
         job.finished = True
         job.safe_offers, job.queued_since_s = [], None
-        self._inputs_moved = True
+        self._market.left(job.uid)
 
 
 def stale(stored_attempt: int) -> Refusal:

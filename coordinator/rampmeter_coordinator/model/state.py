@@ -33,7 +33,8 @@ class PoolState:
         self.live: dict[str, Job] = {}
         self.waiting: dict[str, Job] = {}
         self.with_old_shares: dict[str, Job] = {}
-        self.price = 0.0
+        self.unsettled = True
+        """Something has changed that may mean a grant, a raise or a lowering for somebody."""
         self.totals = Totals()
         self.timeline: deque[TimelineRow] = deque(maxlen=MAX_TIMELINE_ROWS)
         self._epoch = epoch
@@ -90,18 +91,25 @@ class PoolState:
 
     def refresh(self, job: Job, now_s: float) -> None:
         """Time has passed for this job: bring the sums and its timer up to date."""
+        if job.old_shares:
+            self._refresh_old_shares(job, now_s)
+        from_s, until_s = counting.silence(job, self.config)
+        issued = counting.issued_safe(job) if now_s < until_s else 0
+        silent = issued if from_s <= now_s else 0
+        if silent != self._silent.get(job.uid, 0):
+            self._silent_sum += self._set(self._silent, job.uid, silent)
+            self.unsettled = True
+        if issued != self._issued.get(job.uid, 0):
+            self._issued_sum += self._set(self._issued, job.uid, issued)
+        self._schedule(job, now_s, (from_s, until_s))
+
+    def _refresh_old_shares(self, job: Job, now_s: float) -> None:
         counting.forget_past(job, now_s)
+        self.unsettled = True
         if job.old_shares:
             self.with_old_shares[job.uid] = job
         else:
             self.with_old_shares.pop(job.uid, None)
-        self._silent_sum += self._set(self._silent, job.uid, counting.safe_counted(job, self.config, now_s))
-        self._issued_sum += self._set(self._issued, job.uid, self._issued_now(job, now_s))
-        self._schedule(job, now_s)
-
-    def _issued_now(self, job: Job, now_s: float) -> int:
-        over = job.finished or now_s >= counting.silent_until(job)
-        return 0 if over else counting.issued_safe(job)
 
     @staticmethod
     def _set(values: dict[str, int], uid: str, value: int) -> int:
@@ -237,20 +245,13 @@ class PoolState:
             self.refresh(job, now_s)
         return due
 
-    def _schedule(self, job: Job, now_s: float) -> None:
-        at_s = min((t for t in self._times(job) if t > now_s), default=math.inf)
+    def _schedule(self, job: Job, now_s: float, times: tuple[float, ...]) -> None:
+        if job.held is not None or job.lease is not None or job.old_shares:
+            times += counting.times_of(job)
+        at_s = math.inf
+        for time_s in times:
+            if now_s < time_s < at_s:
+                at_s = time_s
         if at_s < job.wake_s:
             job.wake_s = at_s
             heapq.heappush(self._timers, (at_s, job.uid))
-
-    def _times(self, job: Job) -> list[float]:
-        times = [share.until_s for share in job.old_shares]
-        if job.held is not None:
-            times.append(job.held.until_s)
-        if job.lease is not None:
-            times += [offer.until_s for offer in job.lease.offers]
-            if job.lease.ready_by_s is not None:
-                times.append(job.lease.ready_by_s)
-        if not job.finished:
-            times += [counting.silent_from(job, self.config), counting.silent_until(job)]
-        return times

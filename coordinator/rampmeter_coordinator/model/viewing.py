@@ -7,7 +7,7 @@ from rampmeter_coordinator.model.state import PoolState
 from rampmeter_coordinator.model.views import JobView, LeaseView, PoolView
 
 
-def pool_view(state: PoolState, now_s: float) -> PoolView:
+def pool_view(state: PoolState, price: float, now_s: float) -> PoolView:
     """The pool at a glance."""
     leases = [job.lease for job in state.live.values() if job.lease is not None]
     active = [job for job in state.jobs.values() if not job.finished]
@@ -19,7 +19,7 @@ def pool_view(state: PoolState, now_s: float) -> PoolView:
         granted_bytes_per_s=sum(counting.leased(job, now_s) for job in state.live.values()),
         counted_bytes_per_s=state.counted(now_s),
         achieved_bytes_per_s=sum(lease.achieved_bytes_per_s for lease in leases),
-        price_gpu_s_per_byte=state.price,
+        price_gpu_s_per_byte=price,
         demand_bytes_per_s=sum((job.num_bytes or 0) / job.plan.interval_s for job in in_demand),
         num_jobs=len(active),
         num_waiting=sum(job.queued_since_s is not None for job in active),

@@ -33,7 +33,7 @@ def test_every_record_round_trips() -> None:
     for raw in desk.records.values():
         assert Job.from_bytes(raw).to_bytes() == raw
     for uid, job in desk.ledger._state.jobs.items():
-        stored = dataclasses.replace(job, waiter=None, held=None, wake_s=INFINITY)
+        stored = dataclasses.replace(job, waiter=None, held=None, wake_s=INFINITY, planned_price=None)
         assert Job.from_bytes(desk.records[uid]) == stored
 
 

@@ -1,0 +1,73 @@
+"""What all jobs of a pool ask of it, and the price at which that fits.
+
+Solved again only when somebody's figures have moved noticeably and the last solution has some age: a plan is a forecast
+and may be a little old. Between two solutions a decision costs nothing here.
+"""
+
+from collections.abc import Mapping
+
+from rampmeter_coordinator.model import planning, pricing
+from rampmeter_coordinator.model.pricing import Demand
+from rampmeter_coordinator.model.records import Job
+
+SOLVE_AFTER_S = 2.0
+SOLVE_AFTER_S_PER_JOB = 1e-3
+"""The price is solved again at most every 2 s, in large pools less often: a solution costs about 1 us per job."""
+
+SOLVE_ANYHOW_S = 300.0
+"""... and at least this often, since lost jobs leave without a word."""
+
+NOTICEABLE = 0.05
+SAME_PRICE = 0.01
+
+
+class Market:
+    """The demands of the jobs that count, and the price."""
+
+    def __init__(self, jobs: Mapping[str, Job], budget_bytes_per_s: int) -> None:
+        self.price = 0.0
+        self._jobs = jobs
+        self._budget_bytes_per_s = budget_bytes_per_s
+        self._demands = {uid: planning.demand_of(job) for uid, job in jobs.items() if not job.finished}
+        self._solved_s = float("-inf")
+        self._moved = True
+
+    def figures_changed(self, job: Job) -> None:
+        """The job has registered or something was learned of it: its plan is due, and perhaps a new price."""
+        job.planned_price = None
+        demand = planning.demand_of(job)
+        known = self._demands.get(job.uid)
+        if known is None or _noticeable(known, demand):
+            self._demands[job.uid], self._moved = demand, True
+
+    def left(self, uid: str) -> None:
+        """The job has finished or was forgotten."""
+        self._moved |= self._demands.pop(uid, None) is not None
+
+    def solve(self, now_s: float) -> None:
+        """Bring the price up to date where that is due."""
+        age_s = now_s - self._solved_s
+        if age_s < SOLVE_AFTER_S or not (self._moved or age_s > SOLVE_ANYHOW_S):
+            return
+        if age_s < SOLVE_AFTER_S_PER_JOB * len(self._demands):
+            return
+        asking = [
+            demand for uid, demand in self._demands.items() if not planning.is_lost(self._jobs[uid], now_s)
+        ]
+        price = pricing.solve(asking, self._budget_bytes_per_s)
+        if abs(price - self.price) > SAME_PRICE * self.price:  # else no interval moves out of its dead band
+            self.price = price
+        self._solved_s, self._moved = now_s, False
+
+
+def _noticeable(old: Demand, new: Demand) -> bool:
+    return any(
+        abs(after - before) > NOTICEABLE * before
+        for before, after in (
+            (old.num_bytes, new.num_bytes),
+            (old.num_gpus, new.num_gpus),
+            (old.cost_s, new.cost_s),
+            (old.mtbf_s, new.mtbf_s),
+            (old.floor_s, new.floor_s),
+        )
+    )
