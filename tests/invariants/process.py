@@ -260,8 +260,8 @@ class Process:
         if isinstance(body, Grant):
             self.clock.granted(body, self._first_sent_s)
             self._save_fence = body.fence
-            in_hand = isinstance(request, SlotRequest) and request.ready_in_s == 0.0
-            self._told_ready = in_hand or isinstance(request, Ready) or (self._told_ready and isinstance(request, Renew))
+            if not isinstance(request, Renew):
+                self._told_ready = isinstance(request, Ready) or request.ready_in_s == 0.0
             if not self._saving:
                 self._begin(now_s)
         elif isinstance(body, Gone):

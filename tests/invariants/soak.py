@@ -11,7 +11,8 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from invariants.world import Faults, Violation, World
+from invariants.observer import Violation
+from invariants.world import Faults, World
 from rampmeter_coordinator.model.pool import PoolConfig
 
 FAULTY_S = 1200.0

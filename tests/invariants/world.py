@@ -1,14 +1,4 @@
-"""A small adversarial world on a manual clock: one coordinator, some jobs, a bad network, and an outside observer.
-
-The observer sums at every event what all living processes may use and compares it with the bound:
-
-    used(t) <= max( largest budget in force in [t - TTL - margin, t],  safe rates in use at t )
-    safe rates in use at t <= the largest capacity that was in force when they were issued
-
-because a lease is offered only out of what is left of the budget u * capacity after everything counted, and plans only
-out of what is left of the capacity. After lost memory the safe rates of processes that the new coordinator has not
-answered yet are left out: nobody can know them. Nothing else is left out.
-"""
+"""A small adversarial world on a manual clock: one coordinator, some jobs, a bad network, and an outside observer."""
 
 import heapq
 import itertools
@@ -16,8 +6,9 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from invariants.observer import Observer, Violation
 from invariants.process import Job, Process
-from rampmeter.core.messages import AnyAnswer, Fence, Request
+from rampmeter.core.messages import AnyAnswer, Request
 from rampmeter_coordinator.model.commands import Changes, Command, Disconnected, Refusal, Tick
 from rampmeter_coordinator.model.ledger import Ledger
 from rampmeter_coordinator.model.pool import PoolConfig
@@ -49,16 +40,6 @@ CALM = Faults(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Violation:
-    """What was seen, when, and how bad."""
-
-    at_s: float
-    what: str
-    used: int = 0
-    bound: int = 0
-
-
 class World:
     """`run` for some time, then read `violations`, `num_events` and the jobs' saves."""
 
@@ -67,20 +48,16 @@ class World:
     ) -> None:
         self.now_s = 1000.0
         self.num_events = 0
-        self.violations: list[Violation] = []
         self.faults = faults
         self.rng = random.Random(seed)
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._config = config or PoolConfig(name="pool", capacity_bytes_per_s=1000)
-        self._largest = self._config.capacity_bytes_per_s
-        self._longest_lease_s = self._config.grace_s
+        self._observer = Observer(self._config)
         self._epoch = 1
         self._forgot_in = 0
         self._grace_until_s = 0.0
         self._up = True
-        self._budgets = [(0.0, self._config.budget_bytes_per_s)]
-        self._fences: dict[Fence, str] = {}
         self._open: dict[tuple[str, int, int], Process] = {}
         self._records: dict[str, bytes] = {}
         self._meta = b""
@@ -102,6 +79,15 @@ class World:
             lead_s=lead_s,
         )
 
+    @property
+    def violations(self) -> list[Violation]:
+        """What was seen that must not be."""
+        return self._observer.violations
+
+    def violated(self, what: str) -> None:
+        """Something was noticed that must not be."""
+        self._observer.violated(self.now_s, what)
+
     # -- time ----------------------------------------------------------------------------------------------------
 
     def run(self, duration_s: float) -> None:
@@ -111,7 +97,7 @@ class World:
             self.now_s, _, happen = heapq.heappop(self._queue)
             happen()
             self.num_events += 1
-            self._observe()
+            self._observer.look(self.now_s, self.processes)
         self.now_s = max(self.now_s, end_s)
 
     def at(self, at_s: float, happen: Callable[[], None]) -> None:
@@ -177,7 +163,7 @@ class World:
             process = self._open.get((reply.job_uid, reply.attempt, reply.seq))
             if process is not None:
                 self._carry_back(process, reply.seq, reply.body)
-        self._look_inside()
+        self._observer.look_inside(self.now_s, self.ledger)
         wake_s = self.ledger.wake_at_s()
         if wake_s is not None:
             life = self._epoch
@@ -205,11 +191,9 @@ class World:
 
     def _restart(self, memory: str, config: PoolConfig) -> None:
         self._config = config
-        self._largest = max(self._largest, config.capacity_bytes_per_s)
-        self._longest_lease_s = max(self._longest_lease_s, config.grace_s)
-        self._budgets.append((self.now_s, config.budget_bytes_per_s))
+        self._observer.configured(self.now_s, config)
         self._epoch, self._up = self._epoch + 1, True
-        grace_s = self.now_s + self._longest_lease_s
+        grace_s = self.now_s + self._observer.longest_lease_s
         if memory == "lost":
             self._records, self._forgot_in = {}, self._epoch
             self.ledger = Ledger.new(self._config, epoch=self._epoch, seed=self._epoch, grace_until_s=grace_s)
@@ -343,48 +327,3 @@ class World:
             )
             if healthy and not any(at_s > start_s for at_s in job.saved_s):
                 self.violated(f"job {job.uid[-2:]} has starved")
-
-    # -- observer ------------------------------------------------------------------------------------------------
-
-    def _observe(self) -> None:
-        leased = safe = 0
-        for process in self.processes:
-            rate, by_lease = process.usable(self.now_s)
-            if by_lease:
-                leased += rate
-            elif not process.forgotten:
-                safe += rate
-        bound = max(self._largest_budget(), safe)
-        if leased + safe > bound:
-            self.violated("over the budget", leased + safe, bound)
-        if safe > self._largest:
-            self.violated("safe rates over the capacity", safe, self._largest)
-
-    def _largest_budget(self) -> int:
-        since_s = self.now_s - self._longest_lease_s
-        while len(self._budgets) > 1 and self._budgets[1][0] < since_s:
-            self._budgets.pop(0)
-        return max(budget for _, budget in self._budgets)
-
-    def _look_inside(self) -> None:
-        """What must hold in the ledger after every command."""
-        state = self.ledger._state
-        holders = [job for job in state.jobs.values() if job.lease is not None]
-        if {job.uid for job in holders} != set(state.live):
-            self.violated("the live leases are not those of the jobs")
-        if any(len(job.lease.offers) > 2 for job in holders):
-            self.violated("more than two offers for one lease")
-        self._see_fences({job.lease.fence: job.uid for job in holders})
-        if state.waiting and not state.live and self.ledger._leasing._rest(self.now_s) > 0:
-            self.violated("somebody waits, nobody writes, there is room")
-
-    def _see_fences(self, fences: dict[Fence, str]) -> None:
-        """A fence belongs to one job for ever; a new one is higher than all before, in all lives."""
-        highest = max(self._fences, default=Fence(epoch=0, counter=0))
-        for fence, uid in fences.items():
-            if (fence not in self._fences and fence <= highest) or self._fences.setdefault(fence, uid) != uid:
-                self.violated("a fence went back")
-
-    def violated(self, what: str, used: int = 0, bound: int = 0) -> None:
-        """Something was seen that must not be."""
-        self.violations.append(Violation(at_s=self.now_s, what=what, used=used, bound=bound))

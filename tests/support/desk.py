@@ -1,4 +1,4 @@
-"""A ledger at a desk: requests are handed in one by one with the time written on them, answers are picked up by hand."""
+"""A ledger at a desk: requests are handed in one by one with a time written on them, answers are picked up by hand."""
 
 from typing import Any
 
@@ -56,7 +56,12 @@ class Desk:
         self.apply(Tick(), now_s)
 
     def restart(
-        self, *, epoch: int = 2, grace_until_s: float = 0.0, config: PoolConfig | None = None, forget: bool = False
+        self,
+        *,
+        epoch: int = 2,
+        grace_until_s: float = 0.0,
+        config: PoolConfig | None = None,
+        forget: bool = False,
     ) -> None:
         """The coordinator starts again, with what was kept or without."""
         self.config = config or self.config
@@ -93,7 +98,9 @@ class Desk:
         job.heartbeat(now_s)
         return job
 
-    def writer(self, number: int, now_s: float, max_bytes_per_s: int | None = None, **figures: Any) -> "Talker":
+    def writer(
+        self, number: int, now_s: float, max_bytes_per_s: int | None = None, **figures: Any
+    ) -> "Talker":
         """A job that holds an active lease and has confirmed it."""
         job = self.known(number, now_s, **figures)
         job.ask(now_s, ready_in_s=0.0, max_bytes_per_s=max_bytes_per_s)
@@ -109,7 +116,13 @@ class Talker:
         self.seq = self.ack = 0
         self.fence = Fence(epoch=0, counter=0)
         self.last: Body = None
-        self.figures = {"name": f"job-{number}", "num_gpus": 8, "num_bytes": 10_000, "stall_s": 1.0, "mtbf_s": 3600.0}
+        self.figures = {
+            "name": f"job-{number}",
+            "num_gpus": 8,
+            "num_bytes": 10_000,
+            "stall_s": 1.0,
+            "mtbf_s": 3600.0,
+        }
         self.figures |= figures
 
     def say(self, message: type[Request], now_s: float, *, lost: bool = False, **fields: Any) -> Body:

@@ -162,9 +162,10 @@ class Registry:
         job.step = max(job.step, request.step or 0)
         job.snapshot_s = now_s - (request.write_s or 0.0)
         learned = job.learned
-        learned.stall_s = _smoothed(learned.stall_s, request.stall_s)
-        learned.write_s = _smoothed(learned.write_s, request.write_s)
-        learned.lead_s = _smoothed(learned.lead_s, request.lead_s)
+        weight = WEIGHT_OF_NEW if learned.num_samples else 1.0  # the first one replaces what was believed
+        learned.stall_s = _smoothed(learned.stall_s, request.stall_s, weight)
+        learned.write_s = _smoothed(learned.write_s, request.write_s, weight)
+        learned.lead_s = _smoothed(learned.lead_s, request.lead_s, weight)
         learned.num_samples += 1
         self._market.figures_changed(job)
 
@@ -199,7 +200,7 @@ def _due_in(job: Job, now_s: float) -> float:
     return job.snapshot_s + job.plan.interval_s - now_s
 
 
-def _smoothed(old: float | None, new: float | None) -> float | None:
+def _smoothed(old: float | None, new: float | None, weight: float) -> float | None:
     if new is None or old is None:
         return old if new is None else new
-    return old + WEIGHT_OF_NEW * (new - old)
+    return old + weight * (new - old)

@@ -24,7 +24,9 @@ def lease(max_bytes_per_s: int | None = None) -> Lease:
     )
 
 
-def waiter(since_s: float = 0.0, *, started: bool = False, urgent: bool = False, most: int | None = None) -> Waiter:
+def waiter(
+    since_s: float = 0.0, *, started: bool = False, urgent: bool = False, most: int | None = None
+) -> Waiter:
     return Waiter(
         since_s=since_s,
         kind=Kind.WRITE,

@@ -1,10 +1,10 @@
 """Who may speak, what is said again, and what a refusal leaves behind: the ledger's one entry point."""
 
 import pytest
-from support.desk import POOL, Desk, Talker
 
 from rampmeter.core.messages import Fence, Gone, Grant, Noted, RefusalReason, Wait
 from rampmeter_coordinator.model.commands import Refusal
+from support.desk import POOL, Desk, Talker
 
 T = 1000.0
 

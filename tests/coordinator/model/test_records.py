@@ -3,12 +3,12 @@
 import dataclasses
 
 import pytest
-from support.desk import POOL, Desk
 
 from rampmeter.core.messages import Gone, Grant, Outcome, RefusalReason
 from rampmeter_coordinator.model.commands import Refusal, Tick
 from rampmeter_coordinator.model.ledger import Ledger
 from rampmeter_coordinator.model.records import INFINITY, Job
+from support.desk import POOL, Desk
 
 T = 1000.0
 

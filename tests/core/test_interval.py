@@ -1,0 +1,78 @@
+"""Young, Daly and the priced period: published numbers and what must hold everywhere."""
+
+import math
+
+import pytest
+
+from rampmeter.core import interval
+
+
+@pytest.mark.parametrize(
+    ("stall_s", "mtbf_s", "period_s"), [(1.5, 32_400.0, 311.77), (240.0, 32_400.0, 3943.6)]
+)
+def test_young(stall_s: float, mtbf_s: float, period_s: float) -> None:
+    """sqrt(2 C M)."""
+    assert interval.young(stall_s, mtbf_s) == pytest.approx(period_s, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "error"),
+    [(0.001, 0.0), (0.01, 0.0), (0.1, -0.0004), (0.2, -0.0012), (0.5, -0.0055), (1.0, -0.018)],
+)
+def test_daly_is_close_to_the_exact_period(ratio: float, error: float) -> None:
+    """Against M (1 + W(-exp(-C/M - 1))), solved here by bisection."""
+    low, high = 0.0, 1.0  # T/M with (1 - T/M) exp(T/M) = exp(-C/M)
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if (1 - middle) * math.exp(middle) > math.exp(-ratio) else (low, middle)
+    assert interval.daly(ratio, 1.0) / low - 1 == pytest.approx(error, abs=0.0006)
+
+
+@pytest.mark.parametrize("factor", [2.0, 2.5, 100.0])
+def test_a_stall_of_two_m_and_more_gives_m(factor: float) -> None:
+    """Daly's estimate ends there."""
+    assert interval.daly(factor * 1000.0, 1000.0) == 1000.0
+
+
+def test_the_period_never_falls_with_the_cost() -> None:
+    """Young's, level, Daly's: a higher cost never shortens it."""
+    periods = [interval.period(1e-4 * 1.01**n, 1000.0) for n in range(2500)]
+    assert periods == sorted(periods)
+
+
+def test_a_price_counts_as_stall() -> None:
+    """lambda b / n seconds more; at price 0 it is the own period."""
+    assert interval.priced_period(1.5, 32_400.0, 0.0, 10**12, 256) == interval.period(1.5, 32_400.0)
+    assert interval.priced_period(1.5, 32_400.0, 3.4294e-8, 14 * 10**11, 256) == pytest.approx(
+        3500.0, rel=1e-4
+    )
+
+
+def test_the_bid_is_the_price_at_which_this_age_would_be_chosen() -> None:
+    """The inverse of the priced period; 0 for a job that is younger than its own period."""
+    age_s = interval.priced_period(1.5, 32_400.0, 3e-8, 14 * 10**11, 256)
+    assert interval.bid(age_s, 1.5, 32_400.0, 14 * 10**11, 256) == pytest.approx(3e-8)
+    assert interval.bid(300.0, 1.5, 32_400.0, 14 * 10**11, 256) == 0.0
+
+
+def test_a_wish_for_a_period_has_a_cost() -> None:
+    """The inverse of Young's formula."""
+    assert interval.young(interval.cost_of_period(123.0, 5000.0), 5000.0) == pytest.approx(123.0)
+
+
+def test_waste_by_cause() -> None:
+    """C/T, (T/2 + W)/M, R/M: the reference example of the theory."""
+    waste = interval.waste(3943.6, 240.0, 32_400.0, write_s=0.0, restart_s=840.0)
+    assert waste.write == pytest.approx(0.0609, abs=1e-4)
+    assert waste.total == pytest.approx(0.1476, abs=1e-4)
+
+
+def test_the_cost_of_a_checkpoint() -> None:
+    """The stall and what the flush slows down; all of the write where training waits for it."""
+    assert interval.cost(2.0, 100.0, 0.02, synchronous=False) == 4.0
+    assert interval.cost(2.0, 100.0, 0.02, synchronous=True) == 100.0
+
+
+def test_the_prior_of_a_job_falls_with_its_gpus() -> None:
+    """50,000 GPU-hours between failures: 195.3 h for 256 GPUs."""
+    assert interval.prior_mtbf(256) / 3600.0 == pytest.approx(195.3, abs=0.05)

@@ -1,0 +1,93 @@
+"""Who judges: sums from outside what all living processes may use, and looks into the ledger after every command.
+
+    used(t) <= max( largest budget in force in [t - longest lease, t],  safe rates in use at t )
+    safe rates in use at t <= the largest capacity that was in force when they were issued
+
+A lease is offered only out of what is left of the budget u * capacity after everything counted, silent jobs included,
+and every lease that is older than their count has expired before they write: so leases and safe rates together stay
+within the budget, or only safe rates are in use. Plans are issued only out of what is left of the capacity. After lost
+memory the safe rates of processes that the new coordinator has not answered yet are left out: nobody can know them.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from invariants.process import Process
+from rampmeter.core.messages import Fence
+from rampmeter_coordinator.model.ledger import Ledger
+from rampmeter_coordinator.model.pool import PoolConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """What was seen, when, and how bad."""
+
+    at_s: float
+    what: str
+    used: int = 0
+    bound: int = 0
+
+
+class Observer:
+    """Keeps what it saw in `violations`."""
+
+    def __init__(self, config: PoolConfig) -> None:
+        self.violations: list[Violation] = []
+        self.longest_lease_s = config.grace_s
+        """The longest lease, and a margin, that any configuration so far could give out."""
+        self._largest_capacity = config.capacity_bytes_per_s
+        self._budgets = [(0.0, config.budget_bytes_per_s)]
+        self._fences: dict[Fence, str] = {}
+        self._highest = Fence(epoch=0, counter=0)
+
+    def configured(self, now_s: float, config: PoolConfig) -> None:
+        """From now on this configuration is in force."""
+        self.longest_lease_s = max(self.longest_lease_s, config.grace_s)
+        self._largest_capacity = max(self._largest_capacity, config.capacity_bytes_per_s)
+        self._budgets.append((now_s, config.budget_bytes_per_s))
+
+    def look(self, now_s: float, processes: Iterable[Process]) -> None:
+        """From outside: what may be used at this moment."""
+        leased = safe = 0
+        for process in processes:
+            rate, by_lease = process.usable(now_s)
+            if by_lease:
+                leased += rate
+            elif not process.forgotten:
+                safe += rate
+        bound = max(self._largest_budget(now_s), safe)
+        if leased + safe > bound:
+            self.violated(now_s, "over the budget", leased + safe, bound)
+        if safe > self._largest_capacity:
+            self.violated(now_s, "safe rates over the capacity", safe, self._largest_capacity)
+
+    def _largest_budget(self, now_s: float) -> int:
+        since_s = now_s - self.longest_lease_s
+        while len(self._budgets) > 1 and self._budgets[1][0] < since_s:
+            self._budgets.pop(0)
+        return max(budget for _, budget in self._budgets)
+
+    def look_inside(self, now_s: float, ledger: Ledger) -> None:
+        """What must hold in the ledger after every command."""
+        state = ledger._state
+        holders = [job for job in state.jobs.values() if job.lease is not None]
+        if {job.uid for job in holders} != set(state.live):
+            self.violated(now_s, "the live leases are not those of the jobs")
+        if any(len(job.lease.offers) > 2 for job in holders):
+            self.violated(now_s, "more than two offers for one lease")
+        if state.waiting and not state.live and ledger._leasing._rest(now_s) > 0:
+            self.violated(now_s, "somebody waits, nobody writes, there is room")
+        self._look_at_fences(now_s, {job.lease.fence: job.uid for job in holders})
+
+    def _look_at_fences(self, now_s: float, fences: dict[Fence, str]) -> None:
+        """A fence belongs to one job for ever; a new one is higher than all before, in all lives."""
+        for fence, uid in sorted(fences.items()):
+            if fence not in self._fences and fence <= self._highest:
+                self.violated(now_s, "a fence went back")
+            if self._fences.setdefault(fence, uid) != uid:
+                self.violated(now_s, "a fence belongs to two jobs")
+            self._highest = max(self._highest, fence)
+
+    def violated(self, now_s: float, what: str, used: int = 0, bound: int = 0) -> None:
+        """Something was seen that must not be."""
+        self.violations.append(Violation(at_s=now_s, what=what, used=used, bound=bound))
