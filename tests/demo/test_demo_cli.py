@@ -22,7 +22,7 @@ def test_help_explains_and_gives_an_example(capsys):
     text = capsys.readouterr().out
     assert caught.value.code == 0
     assert "rampmeter demo --kill-coordinator --png timeline.png" in text
-    assert "about 100 seconds on 2 cores" in text
+    assert "about 90 seconds on 2 cores" in text
 
 
 def test_an_act_too_short_is_refused(capsys):

@@ -30,7 +30,7 @@ _INTERRUPTED = 130
 
 _HELP = """\
 Show the problem and the cure on this machine: six real training jobs checkpoint to one emulated storage, first as a
-herd, then metered by a coordinator; one job is killed and resumes. Takes about 100 seconds on 2 cores, needs 3 GB of
+herd, then metered by a coordinator; one job is killed and resumes. Takes about 90 seconds on 2 cores, needs 2 GB of
 memory and 2 GB of disk, and removes what it wrote.
 
 Example:
