@@ -112,14 +112,12 @@ def _draw_incidents(axes: Any, scenario: Scenario, act: Act) -> None:
         row = rows[kill.job]
         axes.plot([at_s, back_s], [row, row], color=_RED, linewidth=1.5, linestyle=":")
         axes.plot([at_s], [row], marker="X", color=_RED, markersize=9)
-        axes.annotate(
-            "SIGKILL, resumes",
-            (back_s, row),
-            xytext=(4, -3),
-            textcoords="offset points",
-            fontsize=8,
-            color=_RED,
-        )
+        label = {
+            "xytext": (-8, -3),
+            "textcoords": "offset points",
+            "ha": "right",
+        }  # no save was running there
+        axes.annotate("SIGKILL", (at_s, row), fontsize=8, color=_RED, **label)
     for down, back in zip(
         of_kind(act.records, CoordinatorKilled), of_kind(act.records, CoordinatorBack), strict=False
     ):
