@@ -7,6 +7,7 @@ nothing of ours raises into the loop after the start. Decides nothing about time
 import logging
 import os
 import random
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from types import TracebackType
@@ -44,6 +45,7 @@ EXIT_REPLACED = 1
 DEFAULT_STALL_S = 1.0
 DEFAULT_CLOSE_LIMIT_S = 60.0
 _FAREWELL_LIMIT_S = 5.0
+_RETENTION_LIMIT_S = 10.0
 
 
 class Checkpointer:
@@ -113,6 +115,8 @@ class Checkpointer:
         self._last_save: SaveReport | None = None
         self._sized = False
         self._closed = False
+        self._settled = threading.Event()  # no save is in flight, and retention after the last one is done
+        self._settled.set()
 
     # -- life --------------------------------------------------------------------------------------------------
 
@@ -147,6 +151,7 @@ class Checkpointer:
         self._signals.restore()
         if not self._saver.close(limit_s):
             _log.warning("the save in flight was abandoned after %.0f s", limit_s)
+        self._settled.wait(_RETENTION_LIMIT_S)
         self._keeper.close(_FAREWELL_LIMIT_S, EndReason.PREEMPTED if self._noticed else reason)
 
     def _make_keeper(self) -> Keeper:
@@ -183,7 +188,7 @@ class Checkpointer:
         another writer's and `fresh` is not said. Nothing is touched then.
         """
         found = restoring.restore(self._root, state, step=step, fresh=fresh)
-        self._learn_size(state)
+        self._warm_up(state)
         if found is None:
             return None
         name = StepName.parse(found.directory)
@@ -238,18 +243,30 @@ class Checkpointer:
         if granted is None:
             return
         throttle, fence = granted
+        self._settled.clear()
         self._tell(SaveStarted(now_s=self._clock.now(), step=step))
         result = self._saver.begin(step, state, throttle, on_first_byte=self._desk.first_byte, lease=fence)
         result.add_done_callback(self._save_ended)
 
     def _save_ended(self, result: "Future[SaveReport]") -> None:
         report = self._last_save = result.result()
-        self._desk.save_ended(report, self._own_period)
-        self._saved_after_notice = self._noticed
-        if report.committed:
-            retention.prune(self._root, self._settings.keep)
+        try:
+            self._desk.save_ended(report, self._own_period)
+            self._saved_after_notice = self._noticed
+            if report.committed:
+                retention.prune(self._root, self._settings.keep)
+        finally:
+            self._settled.set()
 
     # -- figures and plans -------------------------------------------------------------------------------------
+
+    def _warm_up(self, state: State) -> None:
+        """Cold-start figures, and buffers that no save has to pay for. What fails here would fail in a save too."""
+        try:
+            self._desk.stall_known(self._saver.warm_up(state))
+        except Exception as error:
+            _log.warning("the state cannot be saved as it is: %s", error)
+        self._learn_size(state)
 
     def _learn_size(self, state: State) -> None:
         if not self._sized:
@@ -275,9 +292,13 @@ class Checkpointer:
             _log.warning("the plan kept under the root is of no use: %s", error)
             return None
 
-    def _keep_plan(self, plan: Plan) -> None:
+    def _keep_plan(self, plan: Plan | None) -> None:
+        """Keep the plan for a start without coordinator; None = forget it."""
         try:
-            self._root.write_plan_bytes(encode(plan))
+            if plan is None:
+                self._root.remove_plan()
+            else:
+                self._root.write_plan_bytes(encode(plan))
         except OSError as error:
             _log.warning("the plan could not be kept under the root: %s", error)
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 
 from rampmeter.core.clock import Clock
-from rampmeter.core.messages import AnyAnswer, EndReason, Fence, Request
+from rampmeter.core.messages import AnyAnswer, EndReason, Fence, Plan, Request
 from rampmeter.core.pacer import Action, Governance, Pacer, PacerState
 from rampmeter.events import CoordinatorHeard, Event, RateChanged, SaveEnded, StateChanged
 from rampmeter.layout import Claim
@@ -91,6 +91,12 @@ class Desk:
         with self._lock:
             self._speech.note_committed(step, self._clock.now())
 
+    def stall_known(self, stall_s: float) -> None:
+        """The cold-start figure for the stall of a save; `size_known` tells it on."""
+        with self._lock:
+            if self._speech.stall_s is None:
+                self._speech.stall_s = stall_s
+
     def size_known(self, num_bytes: int) -> None:
         """The cold-start figure for the bytes of a save: told to the coordinator by registering once more."""
         with self._lock:
@@ -111,6 +117,12 @@ class Desk:
             self.stopped, self.wants_snapshot = True, False
             if self._throttle is not None:
                 self._throttle.abort("superseded")
+
+    @property
+    def plan(self) -> Plan | None:
+        """The newest plan."""
+        with self._lock:
+            return self._pacer.lease_clock.plan
 
     @property
     def num_ungoverned(self) -> int:

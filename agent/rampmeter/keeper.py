@@ -62,7 +62,7 @@ class Keeper:
         rng: random.Random,
         is_fenced: Callable[[], bool],
         reclaim: Callable[[int], Claim],
-        on_plan: Callable[[Plan], None],
+        on_plan: Callable[[Plan | None], None],
     ) -> None:
         self._url = url
         self._pool = pool
@@ -219,11 +219,20 @@ class Keeper:
         return longest_s * (0.5 + 0.5 * self._rng.random())
 
     async def _farewell(self, client: Client) -> None:
-        """Give back what is held and say goodbye; a coordinator that does not listen finds out by itself."""
-        with contextlib.suppress(RampmeterError, TimeoutError):
+        """Give back what is held and say goodbye; a coordinator that does not listen finds out by itself.
+
+        Goodbye gives up the safe rate, so the plan is forgotten before it is said, and kept after all if nobody heard.
+        """
+        words, plan = self._desk.last_words(self._end_reason), self._desk.plan
+        if words:
+            await asyncio.to_thread(self._on_plan, None)
+        try:
             async with asyncio.timeout(_FAREWELL_S):
-                for request in self._desk.last_words(self._end_reason):
+                for request in words:
                     await client.exchange(request)
+        except (RampmeterError, TimeoutError):
+            if plan is not None:
+                await asyncio.to_thread(self._on_plan, plan)
 
 
 _OVERTAKEN = frozenset({RefusalReason.SUPERSEDED, RefusalReason.OLD_SEQ})

@@ -161,6 +161,10 @@ class Root:
         """Keep the coordinator's last Plan for a start without it."""
         replace_file(self.path / "plan.json", content, clock=self._clock)
 
+    def remove_plan(self) -> None:
+        """Forget the Plan."""
+        (self.path / "plan.json").unlink(missing_ok=True)
+
     def read_plan_bytes(self) -> bytes | None:
         """The Plan kept last, or None if there never was one."""
         try:

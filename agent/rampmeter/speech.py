@@ -186,10 +186,11 @@ class Speech:
             lead_s = self._lead_s or 0.0
             return Ready(**envelope, fence=fence, lead_s=lead_s, num_bytes=self.num_bytes)
         counters = throttle.counters() if throttle else _NOTHING_YET
+        held = pacer.lease_clock.allowance(now_s)
         return Renew(
             **envelope,
             fence=fence,
-            held_bytes_per_s=pacer.lease_clock.allowance(now_s).bytes_per_s,
+            held_bytes_per_s=held.bytes_per_s if held.fence == fence else 0,
             done_bytes=counters.done_bytes,
             throttled_s=counters.throttled_s,
             blocked_s=counters.blocked_s,

@@ -104,7 +104,7 @@ class Engine:
             detail = f"the store did not answer within {_PROBE_S:g} s"
         else:
             return None
-        return Refusal(reason=RefusalReason.INTERNAL, status=503, detail=detail)
+        return Refusal(reason=RefusalReason.STORE_UNAVAILABLE, status=503, detail=detail)
 
     async def drain(self) -> None:
         """Take no more requests, answer everybody, keep what was decided. Takes a few seconds at most."""

@@ -226,8 +226,8 @@ class PoolRunner:
         if self._draining:
             return self._refused(RefusalReason.DRAINING, "this coordinator is shutting down")
         if self.fenced:
-            return self._refused(RefusalReason.DRAINING, "another coordinator serves this pool now")
-        return self._refused(RefusalReason.INTERNAL, "the store keeps no commits at the moment")
+            return self._refused(RefusalReason.REPLACED, "another coordinator serves this pool now")
+        return self._refused(RefusalReason.STORE_UNAVAILABLE, "the store keeps no commits at the moment")
 
     def _refused(self, reason: RefusalReason, detail: str) -> Refused:
         # Spread over some seconds: whoever is refused together must not come back together.

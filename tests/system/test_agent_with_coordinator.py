@@ -187,3 +187,18 @@ def test_figures_of_a_save_reach_the_coordinator(tmp_path):
     assert job["committed_step"] == trainer.committed()[0].step
     assert job["num_bytes"] > 4000 * 64 * 2 * 3 * 4
     assert 0 < job["stall_s"] < job["write_s"]
+
+
+def test_goodbye_forgets_the_plan_only_if_somebody_heard_it(tmp_path):
+    """The safe rate is given up with the goodbye; a job that nobody heard keeps it for its next attempt."""
+    plan = tmp_path / "job" / "plan.json"
+    with serving(tmp_path, "--fresh", **SLOW) as coordinator:
+        with Trainer(tmp_path / "job", coordinator.url, hidden=128) as trainer:
+            trainer.wait_for_commits(1)
+            assert plan.exists()
+        assert not plan.exists()
+        with Trainer(tmp_path / "job", coordinator.url, hidden=128) as trainer:
+            trainer.wait_for_commits(1)
+            coordinator.process.kill()
+            coordinator.process.wait()
+    assert plan.exists()

@@ -138,6 +138,8 @@ class RefusalReason(StrEnum):
     TOO_MANY_JOBS = "too_many_jobs"
     OVERLOADED = "overloaded"
     DRAINING = "draining"
+    STORE_UNAVAILABLE = "store_unavailable"
+    REPLACED = "replaced"
     INTERNAL = "internal"
 
 

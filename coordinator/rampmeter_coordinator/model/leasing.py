@@ -82,8 +82,9 @@ class Leasing:
             return
         assert job.lease is not None
         _note_progress(job.lease, request, now_s)
-        ends_soon = now_s + 2.0 * HOLD_RENEWAL_S >= counting.lease_until(job)
-        hold_s = 0.0 if ends_soon or self._needs_contact(job, now_s) else HOLD_RENEWAL_S
+        hold_s = min(HOLD_RENEWAL_S, self._state.config.ttl_s / 3.0)
+        if now_s + 2.0 * hold_s >= counting.lease_until(job) or self._needs_contact(job, now_s):
+            hold_s = 0.0
         self._state.unsettled = True
         job.held = Held(seq=request.seq, received_s=now_s, until_s=now_s + hold_s)
         self._state.touch(job, now_s)
