@@ -4,12 +4,11 @@ What a restart must not forget is written as JSON (`to_bytes`); who waits on an 
 seconds of the coordinator's clock and compare only within one boot.
 """
 
-import json
 import math
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
-from rampmeter.core.decode import build, decode_answer, encode
+from pydantic import TypeAdapter
+
 from rampmeter.core.messages import (
     AnyAnswer,
     Fence,
@@ -151,42 +150,14 @@ class Job:
     """The price under which the plan was made; None where it has to be looked at again."""
 
     def to_bytes(self) -> bytes:
-        """The record as JSON, without what lives on a connection."""
-        fields = {name: getattr(self, name) for name in _STORED}
-        fields["plan"] = json.loads(encode(self.plan))
-        fields["answer"] = json.loads(encode(self.answer)) if self.answer else None
-        for name in ("safe_offers", "old_shares"):
-            fields[name] = [asdict(item) for item in fields[name]]
-        fields["lease"] = asdict(self.lease) if self.lease else None
-        fields["ended_fence"] = asdict(self.ended_fence) if self.ended_fence else None
-        fields["learned"] = asdict(self.learned)
-        return json.dumps(fields, separators=(",", ":")).encode()
+        """The record as JSON, without what lives on a connection; what is None is left out."""
+        return _RECORD.dump_json(self, exclude=_PASSING, exclude_none=True)
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "Job":
         """The record that `to_bytes` wrote. Unknown keys of a newer writer are dropped."""
-        fields: dict[str, Any] = {k: v for k, v in json.loads(raw).items() if k in _STORED}
-        fields["plan"] = build(Plan, fields["plan"])
-        fields["answer"] = decode_answer(json.dumps(fields["answer"]).encode()) if fields["answer"] else None
-        fields["safe_offers"] = [SafeOffer(**item) for item in fields["safe_offers"]]
-        fields["old_shares"] = [OldShare(**item) for item in fields["old_shares"]]
-        fields["lease"] = _lease(fields["lease"]) if fields["lease"] else None
-        fields["learned"] = Learned(**fields["learned"])
-        fields["ended_fence"] = Fence(**fields["ended_fence"]) if fields["ended_fence"] else None
-        fields["ended_reason"] = GoneReason(fields["ended_reason"])
-        return cls(**fields)
+        return _RECORD.validate_json(raw)
 
 
-_PASSING = ("waiter", "held", "wake_s", "planned_price")
-_STORED = tuple(name for name in Job.__dataclass_fields__ if name not in _PASSING)
-
-
-def _lease(fields: dict[str, Any]) -> Lease:
-    enums = {
-        "fence": Fence(**fields["fence"]),
-        "kind": Kind(fields["kind"]),
-        "state": LeaseState(fields["state"]),
-        "reason": RateReason(fields["reason"]),
-        "offers": [Offer(**item) for item in fields["offers"]],
-    }
-    return Lease(**(fields | enums))
+_PASSING = {"waiter", "held", "wake_s", "planned_price"}
+_RECORD = TypeAdapter(Job)
