@@ -208,10 +208,10 @@ class DeviceLog:
         self._thread.join()
 
     def _run(self) -> None:
-        while True:
+        stopping = False
+        while not stopping:
+            stopping = self._stop.wait(0.1)
             self.samples.append((CLOCK.now(), written_bytes(self._device)))
-            if self._stop.wait(0.1):
-                return
 
 
 def lease_error(place: Path) -> Result:
