@@ -42,7 +42,12 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "Checkpointer":
-        from rampmeter.checkpointer import Checkpointer  # noqa: PLC0415 - torch only when it is used
-
+        try:
+            from rampmeter.checkpointer import Checkpointer  # noqa: PLC0415 - torch only when it is used
+        except ModuleNotFoundError as error:
+            if error.name not in ("torch", "numpy", "xxhash"):
+                raise
+            needed = f"rampmeter.Checkpointer needs {error.name}: pip install 'rampmeter[torch]'"
+            raise ModuleNotFoundError(needed, name=error.name) from error
         return Checkpointer
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not arguments or arguments[0] not in commands:
         return _without_command(arguments, commands)
     try:
-        command: Command = _load(commands[arguments[0]])
+        command: Command = commands[arguments[0]].load()()
         parser = argparse.ArgumentParser(
             prog=f"rampmeter {command.name}",
             description=command.help,
@@ -61,31 +61,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         command.add_arguments(parser)
         return command.run(parser.parse_args(arguments[1:]))
     except ConfigError as error:
-        print(f"rampmeter {arguments[0]}: {error}", file=sys.stderr)  # noqa: T201
-        return 2
-
-
-def _load(found: EntryPoint) -> Command:
-    try:
-        command: Command = found.load()()
+        return _refuse(arguments[0], str(error))
     except ModuleNotFoundError as error:
         extra = _EXTRA_OF.get((error.name or "").split(".")[0])
         if extra is None:
             raise
-        raise ConfigError(
-            f"needs {error.name}, which is not installed: pip install 'rampmeter[{extra}]'"
-        ) from None
-    return command
+        return _refuse(
+            arguments[0], f"needs {error.name}, which is not installed: pip install 'rampmeter[{extra}]'"
+        )
+
+
+def _refuse(command: str, why: str) -> int:
+    print(f"rampmeter {command}: {why}", file=sys.stderr)  # noqa: T201
+    return 2
 
 
 def _without_command(arguments: Sequence[str], commands: Mapping[str, EntryPoint]) -> int:
     names = ", ".join(sorted(commands))
     parser = argparse.ArgumentParser(
         prog="rampmeter",
-        description="A ramp meter for training checkpoints.",
-        epilog=f"commands: {names}. `rampmeter COMMAND --help` explains one.",
+        description="A ramp meter for training checkpoints: spreads, paces and times the checkpoints of all jobs that "
+        "share a storage system.",
+        epilog="`rampmeter COMMAND --help` explains a command.",
     )
     parser.add_argument("--version", action="version", version=f"rampmeter {version('rampmeter')}")
-    parser.add_argument("command", metavar="COMMAND", choices=sorted(commands))
+    parser.add_argument("command", metavar="COMMAND", choices=sorted(commands), help=names)
     parser.parse_args(arguments or ["--help"])
     return 2

@@ -78,8 +78,8 @@ def _candidates(root: Root, step: int | None, *, fresh: bool) -> list[StepName]:
         raise RestoreError(f"cannot look for checkpoints in {root.path}: {error}") from error
     if foreign:
         raise ForeignCheckpoints(
-            f"{root.path} holds checkpoints of another writer ({', '.join(foreign[:3])}): take one over with "
-            f"`rampmeter checkpoints adopt {root.path / foreign[-1]}`, or pass fresh=True to start without them"
+            f"{root.path} holds checkpoints of another writer ({', '.join(foreign[:3])}): load one yourself and pass "
+            "fresh=True to go on from it or to start without them, or choose another root"
         )
     return [name for name in names if step is None or name.step == step]
 

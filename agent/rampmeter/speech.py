@@ -54,6 +54,7 @@ class Speech:
 
     def __init__(self, settings: JobSettings, job_uid: str, claim: Claim) -> None:
         self.claim = claim
+        self.pool = settings.pool
         self.num_bytes: int | None = None
         self.stall_s: float | None = None
         self.write_s: float | None = None

@@ -20,11 +20,14 @@ Run the coordinator: one small service that tells training jobs when to write th
 Example:
   rampmeter serve --capacity 100GB/s --data-dir /var/lib/rampmeter
 
-Every option is also a variable (RAMPMETER_HOST, RAMPMETER_CAPACITY, ...) or a key of the file given by --config:
+Without a file there is one pool, "default". Several come from the file given by --config:
   [server]
   host = "0.0.0.0"
   [pools.lustre]
   capacity = "2TB/s"
+
+Options from --config to --fresh are also variables (RAMPMETER_HOST, RAMPMETER_CAPACITY, ...). The command line wins
+over variables, variables win over the file.
 """
 
 log = logging.getLogger(__name__)
@@ -40,7 +43,11 @@ class ServeCommand:
         parser.add_argument("--config", metavar="FILE", help="TOML file with [server] and [pools.NAME]")
         parser.add_argument("--host", help="address to listen on (default 127.0.0.1)")
         parser.add_argument("--port", help="port to listen on (default 8000; 0 = any free one)")
-        parser.add_argument("--data-dir", metavar="DIR", help="where the SQLite store lives")
+        parser.add_argument(
+            "--data-dir",
+            metavar="DIR",
+            help="where the SQLite store lives, on a local disk (default ~/.local/state/rampmeter)",
+        )
         parser.add_argument("--store", help="sqlite (default), memory, or redis://HOST:6379/0")
         parser.add_argument("--capacity", metavar="RATE", help='capacity of pool default, such as "2TB/s"')
         parser.add_argument(

@@ -11,6 +11,7 @@ from datetime import datetime
 from uuid import uuid4
 
 from rampmeter.core.clock import Clock, wall_time
+from rampmeter.core.units import format_rate
 from rampmeter_coordinator.model.commands import Changes
 from rampmeter_coordinator.model.ledger import Ledger
 from rampmeter_coordinator.model.pool import PoolConfig
@@ -78,8 +79,18 @@ async def open_pool(
     claim = opened.batch(ledger.take_changes(), (), now_s)
     await store.commit(claim)
     left_s = max(0.0, grace_until_s - now_s)
-    log.info("pool %s: open with epoch %d, grace for %.0f s", config.name, epoch, left_s)
+    log.info("pool %s: %s, epoch %d, %s", config.name, _capacity_text(config), epoch, _grace_text(left_s))
     return opened.after(claim)
+
+
+def _capacity_text(config: PoolConfig) -> str:
+    return f"{config.utilisation:.0%} of {format_rate(config.capacity_bytes_per_s)} may be granted"
+
+
+def _grace_text(left_s: float) -> str:
+    if left_s == 0.0:
+        return "serves at once"
+    return f"grace for {left_s:.0f} s: until then only jobs that hold a lease are served"
 
 
 def _ledger(config: PoolConfig, stored: StoredPool | None, epoch: int, grace_until_s: float) -> Ledger:

@@ -4,6 +4,7 @@ Every bad value is a ConfigError that names the file and key, the variable or th
 because a misspelt `capacity` must not become 1 GB/s. Nothing here opens anything but the file.
 """
 
+import difflib
 import logging
 import tomllib
 from collections.abc import Callable, Mapping
@@ -68,6 +69,7 @@ class Settings:
 
 def read_settings(options: Mapping[str, object], environ: Mapping[str, str]) -> Settings:
     """Settings from command line options (None = not given), variables, and the file that they name."""
+    _warn_of_misspelt(environ)
     given = {
         key: Given(value=environ[name], origin=f"variable {name}")
         for name, key in VARIABLES.items()
@@ -86,6 +88,14 @@ def read_settings(options: Mapping[str, object], environ: Mapping[str, str]) -> 
     settings = Settings(pools=_with_default(pools, capacity), **values)
     _check_store(settings, (from_file | given).get("store"))
     return settings
+
+
+def _warn_of_misspelt(environ: Mapping[str, str]) -> None:
+    """Only of what is almost ours: others put variables of that prefix there, too."""
+    for name in environ:
+        if name.startswith("RAMPMETER_") and name not in VARIABLES:
+            for meant in difflib.get_close_matches(name, VARIABLES, n=1, cutoff=0.9):
+                log.warning("variable %s is not known and is ignored; is %s meant?", name, meant)
 
 
 def _check_store(settings: Settings, given: Given | None) -> None:

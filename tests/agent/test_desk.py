@@ -1,5 +1,6 @@
 """The desk: what training, flush and keeper say to each other, without any thread or network."""
 
+import logging
 from dataclasses import replace
 
 import pytest
@@ -249,3 +250,24 @@ def test_notice_leads_to_an_urgent_request():
     scene.desk.notice()
     asked, _ = scene.desk.word(scene.desk.advance())
     assert (scene.pokes, asked.urgent) == (1, True)
+
+
+def test_a_job_reads_in_its_log_what_was_saved(caplog):
+    """At INFO: the checkpoint that a run goes on from, and each new one with what it cost."""
+    scene = Scene()
+    scene.flush()
+    with caplog.at_level(logging.INFO, "rampmeter"):
+        scene.desk.restored(12)
+        scene.end()
+    assert caplog.messages == [
+        "training goes on from the checkpoint of step 12",
+        "step 40 is saved: 1 KB in 4 s, training stood still for 200 ms",
+    ]
+
+
+def test_a_coordinator_of_no_use_is_named_with_the_pool(caplog):
+    """It may well answer, as with a pool that it does not have; said once, not at every try."""
+    scene = Scene()
+    for _ in range(2):
+        scene.desk.not_answered(1.0, "404 no such pool")
+    assert caplog.messages == ["no usable answer from the coordinator (pool default): 404 no such pool"]

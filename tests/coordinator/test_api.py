@@ -215,6 +215,7 @@ def test_the_page_shows_pools_writers_and_jobs_without_any_script(in_app):
         assert "default-src 'none'" in policy
         assert "unsafe" not in policy
         assert "run7" in page.text
+        assert "1 job, " in page.text
         assert "800 MB/s" in page.text
         assert "http-equiv=refresh" in page.text
         assert not re.search(r"<script|https?://|src=", page.text)

@@ -47,6 +47,15 @@ def test_without_anything_there_is_one_small_pool_and_a_warning(caplog):
     assert "no pool is set" in caplog.text
 
 
+def test_a_misspelt_variable_is_warned_of(caplog):
+    """A slip in RAMPMETER_CAPACITY must not pass in silence; variables of others with the same prefix may."""
+    read_settings(
+        {}, {"RAMPMETER_CAPACTY": "2TB/s", "RAMPMETER_POOL": "lustre", "RAMPMETER_COORDINATOR": "x"}
+    )
+    warned = [record.message for record in caplog.records if "not known" in record.message]
+    assert warned == ["variable RAMPMETER_CAPACTY is not known and is ignored; is RAMPMETER_CAPACITY meant?"]
+
+
 def test_a_file_is_read(file):
     """Server and pools come from the file."""
     settings = read_settings({"config": file(FILE)}, {})

@@ -6,6 +6,7 @@ from importlib.metadata import EntryPoint, version
 
 import pytest
 
+import rampmeter
 from rampmeter import cli
 from rampmeter.core.errors import ConfigError
 
@@ -20,6 +21,8 @@ class Greet:
         parser.add_argument("--to", default="you")
 
     def run(self, args):
+        if args.to == "redis":
+            raise ModuleNotFoundError("No module named 'redis'", name="redis")
         if args.to == "nobody":
             raise ConfigError("option --to: must be somebody")
         print(f"hello {args.to}")
@@ -72,6 +75,13 @@ def test_a_missing_extra_is_named(capsys):
 
 
 @pytest.mark.usefixtures("commands")
+def test_an_extra_that_is_missed_later_is_named_too(capsys):
+    """A store or a picture that only some use is imported when it is used."""
+    assert cli.main(["greet", "--to", "redis"]) == 2
+    assert capsys.readouterr().err.endswith("not installed: pip install 'rampmeter[redis]'\n")
+
+
+@pytest.mark.usefixtures("commands")
 def test_help_lists_commands_without_importing_them(capsys):
     """`gone` could not even be imported, and is listed all the same."""
     with pytest.raises(SystemExit) as caught:
@@ -96,6 +106,14 @@ def test_version(capsys):
         cli.main(["--version"])
     assert caught.value.code == 0
     assert capsys.readouterr().out == f"rampmeter {version('rampmeter')}\n"
+
+
+def test_without_torch_the_checkpointer_says_what_to_install(monkeypatch):
+    """Whoever installed only the coordinator and trains with it reads more than "No module named torch"."""
+    monkeypatch.delitem(sys.modules, "rampmeter.checkpointer", raising=False)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'rampmeter\[torch\]'"):
+        rampmeter.Checkpointer  # noqa: B018
 
 
 def test_the_command_line_is_light():

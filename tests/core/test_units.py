@@ -88,15 +88,15 @@ def test_bad_durations_are_refused_by_name(text):
     ("parse", "text", "hint"),
     [
         (parse_bytes, "100Gb", "12.5 GB"),
-        (parse_rate, "100Gb/s", "12.5 GB"),
-        (parse_rate, "100Gbit/s", "12.5 GB"),
-        (parse_rate, "400 Gbps", "50 GB"),
+        (parse_rate, "100Gb/s", "12.5 GB/s"),
+        (parse_rate, "100Gbit/s", "12.5 GB/s"),
+        (parse_rate, "400 Gbps", "50 GB/s"),
         (parse_bytes, "8b", "1 B"),
     ],
 )
 def test_bits_are_refused_with_the_same_quantity_in_bytes(parse, text, hint):
     """Bits are refused, and the hint says the same quantity in bytes."""
-    with pytest.raises(ConfigError, match=f"in bits: write bytes, here {hint}"):
+    with pytest.raises(ConfigError, match=f"in bits: write bytes, here {hint}$"):
         parse(text)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rampmeter.cli import main
+from rampmeter_coordinator.demo import cli as demo_cli
 from support.waiting import wait_for
 
 _DEMO = [sys.executable, "-c", "import sys; from rampmeter.cli import main; sys.exit(main())", "demo"]
@@ -36,6 +37,20 @@ def test_a_directory_with_something_in_it_is_refused(tmp_path, capsys):
     (tmp_path / "thesis.tex").touch()
     assert main(["demo", "--keep", str(tmp_path)]) == 2
     assert "is not empty" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["demo.jpeg2", "missing/demo.png"])
+def test_a_picture_that_cannot_be_written_is_refused_at_once(tmp_path, capsys, name):
+    """Nobody waits for both acts to hear it."""
+    assert main(["demo", "--png", str(tmp_path / name)]) == 2
+    assert "option --png:" in capsys.readouterr().err
+
+
+def test_without_the_extra_it_says_what_to_install(capsys, monkeypatch):
+    """The coordinator alone brings the command, but not what it plays with."""
+    monkeypatch.setattr(demo_cli, "find_spec", lambda name: None if name == "torch" else object())
+    assert main(["demo"]) == 2
+    assert "needs torch, which is not installed: pip install 'rampmeter[demo]'" in capsys.readouterr().err
 
 
 def test_the_command_is_found_without_torch_or_matplotlib():

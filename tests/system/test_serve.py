@@ -198,7 +198,7 @@ def test_it_says_where_it_listens_and_what_it_does(tmp_path):
         lines = served.log().splitlines()
         assert f"rampmeter serves {served.url}" in lines
         logged = [json.loads(line) for line in lines if line.startswith("{")]
-        assert any("open with epoch" in line["message"] for line in logged)
+        assert any("may be granted" in line["message"] for line in logged)
         assert all(line.keys() >= {"time", "level", "logger", "message"} for line in logged)
 
 

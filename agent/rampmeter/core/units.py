@@ -41,7 +41,7 @@ def parse_rate(text: str) -> int:
     """`"2TB/s"` as bytes per second."""
     number = text.strip()
     if not number.endswith("/s"):
-        _refuse_bits(text, number)
+        _refuse_bits(text, number, per="/s")
         raise ConfigError(f'"{text}" is no rate: write a size per second, for example "2TB/s"')
     return _size(text, number.removesuffix("/s"), what="rate", example="2TB/s", most=MAX_BYTES_PER_S)
 
@@ -96,7 +96,7 @@ def _two_parts(count: int, per: int, big: str, small: str) -> str:
 def _size(text: str, number: str, *, what: str, example: str, most: int) -> int:
     match = _SIZE.fullmatch(number.strip())
     if match is None:
-        _refuse_bits(text, number)
+        _refuse_bits(text, number, per="/s" if what == "rate" else "")
         raise ConfigError(f'"{text}" is no {what}: write a number and a unit, for example "{example}"')
     unit = match[2].replace("k", "K")
     if unit not in _SIZES:
@@ -107,9 +107,9 @@ def _size(text: str, number: str, *, what: str, example: str, most: int) -> int:
     return value
 
 
-def _refuse_bits(text: str, number: str) -> None:
+def _refuse_bits(text: str, number: str, *, per: str) -> None:
     match = _BITS.fullmatch(number)
     if match is None:
         return
     in_bytes = Decimal(match[1]) * 1000 ** (1 + _PREFIXES.index(match[2].upper()) if match[2] else 0) / 8
-    raise ConfigError(f'"{text}" is in bits: write bytes, here {format_bytes(float(in_bytes))}')
+    raise ConfigError(f'"{text}" is in bits: write bytes, here {format_bytes(float(in_bytes))}{per}')

@@ -78,9 +78,13 @@ def _summary(view: PoolView) -> str:
         f"<p>{format_rate(view.granted_bytes_per_s)} granted, {format_rate(view.counted_bytes_per_s)} counted of "
         f"{format_rate(view.budget_bytes_per_s)} that may be granted (capacity "
         f"{format_rate(view.capacity_bytes_per_s)}); {format_rate(view.achieved_bytes_per_s)} achieved. "
-        f"{view.num_jobs} jobs, {view.num_leases} leases, {view.num_waiting} waiting, {view.num_silent} silent."
-        f"{grace}</p>"
+        f"{_count(view.num_jobs, 'job')}, {_count(view.num_leases, 'lease')}, {view.num_waiting} waiting, "
+        f"{view.num_silent} silent.{grace}</p>"
     )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _lease_row(lease: LeaseView) -> tuple[str, ...]:

@@ -5,7 +5,9 @@ Exit codes: 0 all that it promises held, 1 something did not, 2 a wrong option, 
 
 import argparse
 import json
+import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
@@ -26,6 +28,8 @@ from rampmeter_coordinator.demo.workspace import stoppable, work_directory
 _DEFAULT_ACT_S = 36.0
 _SHORTEST_ACT_S = 12.0
 _DEFAULT_PICTURE = "rampmeter-demo.png"
+_PICTURE_ENDINGS = (".png", ".svg", ".pdf")
+_EXTRA = ("torch", "numpy", "xxhash", "matplotlib")
 _INTERRUPTED = 130
 
 _HELP = """\
@@ -36,7 +40,7 @@ memory and 2 GB of disk, and removes what it wrote.
 Example:
   rampmeter demo --kill-coordinator --png timeline.png
 
-Exit code 0 if every checkpoint restored and the metered act was better, else 1.
+Exit code 0 if every checkpoint restored and the metered act was better, else 1. Needs pip install 'rampmeter[demo]'.
 """
 
 
@@ -73,6 +77,10 @@ class DemoCommand:
     def run(self, args: argparse.Namespace) -> int:
         if args.act_seconds < _SHORTEST_ACT_S:
             raise ConfigError(f"option --act-seconds: must be at least {_SHORTEST_ACT_S:g}")
+        _check_extra()
+        args.png = args.png or (None if args.json else _DEFAULT_PICTURE)
+        if args.png is not None:
+            _check_picture(Path(args.png))
         console = Console(stderr=args.json, quiet=args.json and not sys.stderr.isatty())
         try:
             with stoppable(), work_directory(args.keep) as directory:
@@ -84,6 +92,24 @@ class DemoCommand:
             Console(stderr=True).print("rampmeter demo: stopped; nothing is left running")
             return _INTERRUPTED
         return 1 if problems(found) else 0
+
+
+def _check_extra() -> None:
+    """Before any process starts, and without importing what takes seconds."""
+    missing = [name for name in _EXTRA if find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"needs {', '.join(missing)}, which is not installed: pip install 'rampmeter[demo]'"
+        )
+
+
+def _check_picture(path: Path) -> None:
+    """Nobody should wait for both acts to hear it."""
+    directory = path.absolute().parent
+    if path.suffix.lower() not in _PICTURE_ENDINGS:
+        raise ConfigError(f"option --png: {path} must end in {', '.join(_PICTURE_ENDINGS)}")
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise ConfigError(f"option --png: {directory} is no directory that can be written to")
 
 
 class _Demo:
@@ -119,11 +145,10 @@ class _Demo:
         return LineScreen(self._console, self._scenario)
 
     def _tell(self, found: Figures, herd: Act, metered: Act) -> None:
-        path = self._args.png or (None if self._args.json else _DEFAULT_PICTURE)
-        if path is not None:
-            draw(Path(path), self._scenario, herd, metered)
+        if self._args.png is not None:
+            draw(Path(self._args.png), self._scenario, herd, metered)
         if self._args.json:
             print(json.dumps(as_json(found), indent=1))  # noqa: T201
             return
         self._console.print(report(found, self._scenario))
-        self._console.print(f"Picture of both acts: {path}", highlight=False)
+        self._console.print(f"Picture of both acts: {self._args.png}", highlight=False)

@@ -52,7 +52,7 @@ def headline(stage: Stage) -> str:
     """Which act, and what it is about."""
     if stage.metered:
         return "Act 2 of 2, metered: the same jobs ask for their turn; one will be killed"
-    return "Act 1 of 2, the herd: each on its own Young interval, started in the same second"
+    return "Act 1 of 2, the herd: all start together, each saves on its own interval"
 
 
 def clock(stage: Stage, scenario: Scenario, now_s: float) -> str:
