@@ -11,6 +11,7 @@ from collections.abc import Callable
 from rampmeter.core.clock import Clock
 from rampmeter.core.messages import AnyAnswer, EndReason, Fence, Plan, Request
 from rampmeter.core.pacer import Action, Governance, Pacer, PacerState
+from rampmeter.core.units import format_bytes, format_duration
 from rampmeter.events import CoordinatorHeard, Event, RateChanged, SaveEnded, StateChanged
 from rampmeter.layout import Claim
 from rampmeter.report import SaveReport
@@ -79,6 +80,7 @@ class Desk:
             now_s = self._clock.now()
             snapshot_s = self._pacer.snapshot_s
             self._speech.note_report(report, now_s if snapshot_s is None else snapshot_s)
+            _log_saved(report)
             self._on_event(_ended_event(report, self._pacer.governance, now_s))
             self._pacer.set_own_period(own_period_s(self._speech))
             self._pacer.ended(now_s, committed=report.committed)
@@ -88,6 +90,7 @@ class Desk:
 
     def restored(self, step: int) -> None:
         """Training goes on from a durable `step`."""
+        _log.info("training goes on from the checkpoint of step %d", step)
         with self._lock:
             self._speech.note_committed(step, self._clock.now())
 
@@ -250,9 +253,23 @@ class Desk:
         if reachable is self._reachable:
             return
         self._reachable = reachable
-        log = _log.info if reachable else _log.warning
-        log("the coordinator %s: %s", "answers" if reachable else "does not answer", detail)
+        if reachable:
+            _log.info("the coordinator answers (pool %s)", self._speech.pool)
+        else:
+            _log.warning("no usable answer from the coordinator (pool %s): %s", self._speech.pool, detail)
         self._on_event(CoordinatorHeard(now_s=now_s, reachable=reachable, detail=detail))
+
+
+def _log_saved(report: SaveReport) -> None:
+    """What went wrong is logged where it happened."""
+    if report.committed:
+        _log.info(
+            "step %d is saved: %s in %s, training stood still for %s",
+            report.step,
+            format_bytes(report.num_bytes),
+            format_duration(report.write_s),
+            format_duration(report.stall_s),
+        )
 
 
 def _ended_event(report: SaveReport, governance: Governance, now_s: float) -> SaveEnded:
