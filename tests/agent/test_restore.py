@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -138,39 +139,56 @@ def test_a_mixture_of_leftovers(root: Root, two: Any) -> None:
 
 
 @pytest.fixture
-def as_nobody() -> Iterator[Path]:
-    """A directory of another user, in which this process is not root while the test runs."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root to become somebody without permissions")
+def open_directory() -> Iterator[Path]:
+    """A directory that every user can reach, which `tmp_path` is not."""
+    before = os.umask(0o022)
     directory = Path(tempfile.mkdtemp())
-    directory.chmod(0o777)
-    os.seteuid(65534)
+    directory.chmod(0o755)
     yield directory
-    os.seteuid(0)
+    os.umask(before)
     shutil.rmtree(directory)
 
 
+@contextmanager
+def _without_privileges() -> Iterator[None]:
+    """Root may read everything: be nobody meanwhile. All that is to be imported must have been imported before."""
+    privileged = os.geteuid() == 0
+    if privileged:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if privileged:
+            os.seteuid(0)
+
+
 @pytest.mark.parametrize("closed", ["shard", "directory", "root"])
-def test_not_permitted_is_never_nothing(as_nobody: Path, make_run: Any, save: Any, closed: str) -> None:
+def test_not_permitted_is_never_nothing(open_directory: Path, make_run: Any, save: Any, closed: str) -> None:
     """A closed shard or directory falls back; a closed root is an error, not a start at step 0."""
-    root, run = Root(as_nobody / "root"), make_run()
+    root, run = Root(open_directory / "root"), make_run()
     saver = Saver(root, root.claim_attempt(), job="test")
     for step in (1, 2):
         assert save(saver, step, run.state).committed
+    assert restore(root, run.state) is not None
     newest = _directory(root, 2)
     target = {"shard": newest / "__0_0.distcp", "directory": newest, "root": root.path}[closed]
     mode = target.stat().st_mode
     target.chmod(0)
     try:
-        if closed == "root":
-            with pytest.raises(RestoreError, match="Permission denied"):
-                restore(root, run.state)
-        else:
-            found = restore(root, run.state)
-            assert found is not None
-            assert (found.step, "Permission denied" in found.skipped[0]) == (1, True)
+        with _without_privileges():
+            _restore_what_is_open(root, run.state, closed)
     finally:
         target.chmod(mode)
+
+
+def _restore_what_is_open(root: Root, state: Any, closed: str) -> None:
+    if closed == "root":
+        with pytest.raises(RestoreError, match="Permission denied"):
+            restore(root, state)
+    else:
+        found = restore(root, state)
+        assert found is not None
+        assert (found.step, "Permission denied" in found.skipped[0]) == (1, True)
 
 
 @pytest.mark.parametrize("kind", ["missing", "empty", "bookkeeping", "leftovers"])
