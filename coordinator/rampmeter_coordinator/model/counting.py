@@ -8,7 +8,7 @@ them: a lowering counts only when confirmed; contact needs a confirmed answer; a
 import math
 
 from rampmeter.core.messages import MARGIN_S, Plan
-from rampmeter_coordinator.model.pool import START_WITHIN_S, PoolConfig
+from rampmeter_coordinator.model.pool import QUEUE_MEMORY_S, START_WITHIN_S, PoolConfig
 from rampmeter_coordinator.model.records import Job, OldShare, SafeOffer
 
 ANSWER_ON_ITS_WAY_S = 60.0
@@ -106,6 +106,11 @@ def times_of(job: Job) -> tuple[float, ...]:
 def needs_contact(job: Job, config: PoolConfig, now_s: float) -> bool:
     """Nothing was confirmed for so long that holding a request would let the job count as silent."""
     return job.contact_s is None or now_s > job.contact_s + config.answer_at_once_after_s
+
+
+def waits_since(job: Job, now_s: float) -> float | None:
+    """When the job joined the queue; None if it is not in it, or died there."""
+    return None if now_s > job.asked_s + QUEUE_MEMORY_S else job.queued_since_s
 
 
 def is_silent(job: Job, config: PoolConfig, now_s: float) -> bool:

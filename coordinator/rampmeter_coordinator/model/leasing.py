@@ -31,8 +31,6 @@ MAX_DOUBLINGS = 4
 """An armed lease is taken back after max(60 s, 2 x lead time), doubled per miss up to 16 times."""
 
 MAX_RETRY_S = 60.0
-QUEUE_MEMORY_S = 90.0
-"""A job that comes back within this keeps its place in the queue."""
 
 
 class Leasing:
@@ -48,8 +46,8 @@ class Leasing:
         """May I checkpoint now? Held while its turn is near; `rebalance` grants."""
         if job.lease is not None:  # whoever asks holds nothing
             self.end(job, LeaseState.EXPIRED, GoneReason.EXPIRED, now_s)
-        if job.queued_since_s is None or now_s > job.asked_s + QUEUE_MEMORY_S:
-            job.queued_since_s = now_s
+        since_s = counting.waits_since(job, now_s)
+        job.queued_since_s = now_s if since_s is None else since_s
         job.asked_s = now_s
         job.waiter = _waiter(job, request, job.queued_since_s)
         job.held = Held(seq=request.seq, received_s=now_s, until_s=now_s + HOLD_SLOT_S)

@@ -1,7 +1,7 @@
 """What a job is told so that it can plan: interval, phase, safe rate and the reason. Pure.
 
-A plan is a forecast, never a permission: the lease decides who writes. The sum of issued safe rates stays within the
-capacity, so a newcomer may get less than its share at first and the rest with a later heartbeat.
+A plan is a forecast, never a permission: the lease decides who writes. The sum of issued safe rates leaves a
+tenth of the budget free, so a newcomer may get less than its share at first and the rest with a later heartbeat.
 """
 
 from dataclasses import replace
@@ -97,7 +97,7 @@ def blank_plan(config: PoolConfig) -> Plan:
 def replanned(job: Job, price: float, safe_room_bytes_per_s: int, config: PoolConfig) -> Plan:
     """The job's plan under new figures; the same object where nothing that matters has changed.
 
-    `safe_room_bytes_per_s` bounds its safe rate, so that the sum of all that are issued stays within the capacity.
+    `safe_room_bytes_per_s` bounds its safe rate, so that the sum of all that are issued leaves room to start.
     """
     demand = demand_of(job)
     interval_s, reason = chosen_interval(job, demand, price)

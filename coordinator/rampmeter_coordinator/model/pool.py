@@ -12,6 +12,11 @@ HOLD_RENEWAL_S = 5.0
 HOLD_SLOT_S = 25.0
 HEARTBEAT_S = 15.0
 START_WITHIN_S = 60.0
+QUEUE_MEMORY_S = 90.0
+"""A job that comes back within this keeps its place in the queue; after it, it waits no more."""
+
+SILENT_SHARE = 0.9
+"""What silent jobs may use of the budget: a job that died is silent for hours, and others must be able to start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +36,11 @@ class PoolConfig:
     def budget_bytes_per_s(self) -> int:
         """u B: the most that may be granted in sum."""
         return int(self.capacity_bytes_per_s * self.utilisation)
+
+    @property
+    def safe_sum_bytes_per_s(self) -> int:
+        """The most that all safe rates may add up to."""
+        return int(SILENT_SHARE * self.budget_bytes_per_s)
 
     @property
     def safe_after_s(self) -> float:

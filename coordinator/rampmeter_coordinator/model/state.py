@@ -175,12 +175,12 @@ class PoolState:
         return sum(counting.old_counted(job, now_s) for job in self.with_old_shares.values())
 
     def safe_room_for(self, job: Job) -> int:
-        """The largest safe rate that the job may be issued now without the sum passing the capacity.
+        """The largest safe rate that the job may be issued now without the sum passing what silent jobs may use.
 
         In grace nobody is raised: jobs that have not come back yet hold shares that we do not know of.
         """
         own = self._issued.get(job.uid, 0)
-        room = max(0, self.config.capacity_bytes_per_s - (self._issued_sum - own))
+        room = max(0, self.config.safe_sum_bytes_per_s - (self._issued_sum - own))
         return min(room, own) if self.in_grace else room
 
     # -- answers -----------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ def pool_view(state: PoolState, price: float, now_s: float) -> PoolView:
         price_gpu_s_per_byte=price,
         demand_bytes_per_s=sum((job.num_bytes or 0) / job.plan.interval_s for job in in_demand),
         num_jobs=len(active),
-        num_waiting=sum(job.queued_since_s is not None for job in active),
+        num_waiting=sum(counting.waits_since(job, now_s) is not None for job in active),
         num_leases=len(leases),
         num_silent=sum(counting.is_silent(job, state.config, now_s) for job in active),
         in_grace=state.in_grace,
@@ -32,6 +32,7 @@ def pool_view(state: PoolState, price: float, now_s: float) -> PoolView:
 
 def job_view(job: Job, config: PoolConfig, now_s: float) -> JobView:
     """One job."""
+    waits_since_s = counting.waits_since(job, now_s)
     heard_s = job.registered_s if job.contact_s is None else job.contact_s
     return JobView(
         job_uid=job.uid,
@@ -42,7 +43,7 @@ def job_view(job: Job, config: PoolConfig, now_s: float) -> JobView:
         plan=job.plan,
         contact_age_s=max(0.0, now_s - heard_s),
         counted_bytes_per_s=counting.counted(job, config, now_s),
-        waiting_for_s=None if job.queued_since_s is None else now_s - job.queued_since_s,
+        waiting_for_s=None if waits_since_s is None else now_s - waits_since_s,
         wait_reason=job.waiter.reason if job.waiter else None,
         step=job.step,
         committed_step=job.committed_step,

@@ -15,6 +15,7 @@ from rampmeter.core.messages import (
     Wait,
     WaitReason,
 )
+from rampmeter_coordinator.model.commands import Disconnected
 from rampmeter_coordinator.model.pool import PoolConfig
 from support.desk import POOL, Desk, Talker
 
@@ -290,3 +291,15 @@ def _next_word(
         and job.fence.counter > (fences[-1].counter if fences else 0)
     ):
         fences.append(job.fence)
+
+
+def test_a_job_that_died_in_the_queue_waits_no_more() -> None:
+    """Its request is gone and none has come for as long as a place is kept: people and alerts see no waiter."""
+    desk = Desk()
+    desk.writer(1, T)
+    waiter = desk.known(2, T)
+    waiter.ask(T)
+    desk.apply(Disconnected(job_uid=waiter.uid, attempt=1, seq=waiter.seq), T + 1)
+    assert desk.ledger.pool_view(T + 90).num_waiting == 1
+    assert desk.ledger.pool_view(T + 91).num_waiting == 0
+    assert [view.waiting_for_s for view in desk.ledger.job_views(T + 91)] == [None, None]
