@@ -176,6 +176,22 @@ def test_a_stop_answers_everybody_and_exits_with_0(tmp_path, number):
         served.start()  # and the lock, the port and the store are free again
 
 
+def test_a_client_that_leaves_in_the_middle_of_a_request_is_no_news(tmp_path):
+    """Half a body and gone: the socket is given back and the log has no traceback."""
+    with coordinator(tmp_path, *OPTIONS) as served:
+        before = served.num_sockets()
+        for _ in range(3):
+            with socket.create_connection(served.url.removeprefix("http://").split(":")) as connection:
+                connection.sendall(
+                    b"POST /v1/pools/default/slots HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{"
+                )
+                wait_for(lambda: served.num_sockets() > before, what="the connection to be taken")
+        wait_for(lambda: served.num_sockets() == before, what="the sockets to be closed")
+        with served.client() as client:
+            wait_for(lambda: '/slots",status="4xx"} 3.0' in client.get("/metrics").text, what="their end")
+        assert "Traceback" not in served.log()
+
+
 def test_an_idle_connection_outlives_a_heartbeat(tmp_path):
     """A connection that was idle for longer than uvicorn's default of 5 s still serves the next request."""
     with (

@@ -10,6 +10,7 @@ from typing import Any, get_type_hints
 
 from fastapi import Request
 from fastapi.routing import APIRoute
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive
 
@@ -33,10 +34,10 @@ class MessageRoute(APIRoute):
         cls = get_type_hints(self.endpoint)["message"]
 
         async def handle(request: Request) -> Response:
-            message = decode(cls, await read_body(request))
             try:
+                message = decode(cls, await read_body(request))
                 answer = await self.endpoint(request, request.path_params["pool"], message)
-            except ClientGone:
+            except (ClientGone, ClientDisconnect):
                 return Response(status_code=_CLIENT_GONE)
             return Response(encode(answer), media_type="application/json")
 
