@@ -29,6 +29,7 @@ from rampmeter.desk import Desk
 from rampmeter.events import Event, Restored, SaveStarted
 from rampmeter.keeper import Keeper
 from rampmeter.layout import Claim, Root, StepName
+from rampmeter.leaving import ExitWatch
 from rampmeter.report import SaveReport
 from rampmeter.saving import Saver
 from rampmeter.signals import NoticeSignals
@@ -59,7 +60,7 @@ class Checkpointer:
     config, code_commit      recorded in the manifest
     on_event                 called with `rampmeter.events` values, from the agent's threads
 
-    Raises ConfigError at the start; later only `restore` raises.
+    Raises ConfigError at the start; later only `restore` raises. To be used in a `with` statement.
     """
 
     def __init__(
@@ -110,6 +111,8 @@ class Checkpointer:
             "clock": self._clock,
         }
         self._signals = NoticeSignals(self._on_notice)
+        self._exit_watch = ExitWatch(self._leave)
+        self._see_step: Callable[[int], None] = _not_started
         self._noticed = False
         self._saved_after_notice = False
         self._last_save: SaveReport | None = None
@@ -134,6 +137,7 @@ class Checkpointer:
         self._see_step = self._speech.see_step
         self._keeper.start(self._desk)
         self._signals.install()
+        self._exit_watch.start()
         return self
 
     def __exit__(
@@ -153,6 +157,12 @@ class Checkpointer:
             _log.warning("the save in flight was abandoned after %.0f s", limit_s)
         self._settled.wait(_RETENTION_LIMIT_S)
         self._keeper.close(_FAREWELL_LIMIT_S, EndReason.PREEMPTED if self._noticed else reason)
+        self._exit_watch.stop()
+
+    def _leave(self) -> None:
+        """The interpreter exits and nobody has closed us."""
+        _log.warning("the process ends without close(): use `with rampmeter.Checkpointer(...)`; closing now")
+        self.close(reason=EndReason.FAILED)
 
     def _make_keeper(self) -> Keeper:
         return Keeper(
@@ -187,6 +197,8 @@ class Checkpointer:
         Raises RestoreError if there are checkpoints but none can be loaded, ForeignCheckpoints if the root holds
         another writer's and `fresh` is not said. Nothing is touched then.
         """
+        if self._see_step is _not_started:
+            _not_started(0)
         found = restoring.restore(self._root, state, step=step, fresh=fresh)
         self._warm_up(state)
         if found is None:
@@ -207,14 +219,17 @@ class Checkpointer:
         Microseconds otherwise. `state` as in `restore`: a callable is called only when a save starts.
         """
         self._see_step(step)
-        if self._desk.wants_snapshot:
+        if self._desk.wants_snapshot and not self._closed:
             self._snapshot(step, state)
         elif not self._sized:
             self._learn_size(state)
 
     def poll(self) -> bool:
-        """For loops without a state to save, such as an evaluation: the same as `should_stop`."""
-        return self.should_stop
+        """For loops without a state to save, such as an evaluation: leave it, so that `step` can save, or stop.
+
+        True from a notice on, when `should_stop` still waits for the save.
+        """
+        return self._noticed or self.should_stop
 
     @property
     def should_stop(self) -> bool:
@@ -239,6 +254,12 @@ class Checkpointer:
         return self._desk.num_ungoverned
 
     def _snapshot(self, step: int, state: State) -> None:
+        try:
+            self._begin_save(step, state)
+        except Exception:
+            _log.exception("step %d was not saved: unexpected error beside training", step)
+
+    def _begin_save(self, step: int, state: State) -> None:
         granted = self._desk.begin_snapshot()
         if granted is None:
             return
@@ -271,7 +292,12 @@ class Checkpointer:
     def _learn_size(self, state: State) -> None:
         if not self._sized:
             self._sized = True
-            self._desk.size_known(tensor_bytes(state))
+            try:
+                num_bytes = tensor_bytes(state)
+            except Exception as error:
+                _log.warning("the size of the state is not known before its first save: %s", error)
+                return
+            self._desk.size_known(num_bytes)
 
     def _own_period(self, speech: Speech) -> float:
         """The interval that the job would choose alone, from what was measured so far."""
@@ -325,6 +351,10 @@ class Checkpointer:
             self._listener(event)
         except Exception:
             _log.exception("on_event failed")
+
+
+def _not_started(_step: int) -> None:
+    raise ConfigError("the checkpointer was not started: use `with rampmeter.Checkpointer(...) as ckpt:`")
 
 
 def _refuse_many_ranks() -> None:

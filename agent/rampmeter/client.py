@@ -74,7 +74,7 @@ class Client:
         timeout = httpx.Timeout(limit_s, connect=_SLACK_S)
         try:
             response = await self._http.post(_PATHS[kind], content=encode(request), timeout=timeout)
-        except httpx.HTTPError as error:
+        except Exception as error:  # not only HTTPError: httpx lets through what a look-up of the host raises
             raise CoordinatorUnavailable(f"{kind.__name__}: {type(error).__name__}: {error}") from error
         if response.status_code == httpx.codes.OK:
             return _answer(request, response.content)

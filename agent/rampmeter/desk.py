@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 
 from rampmeter.core.clock import Clock
-from rampmeter.core.messages import AnyAnswer, EndReason, Fence, Plan, Request
+from rampmeter.core.messages import AnyAnswer, EndReason, Fence, Plan, Request, SlotRequest
 from rampmeter.core.pacer import Action, Governance, Pacer, PacerState
 from rampmeter.core.units import format_bytes, format_duration
 from rampmeter.events import CoordinatorHeard, Event, RateChanged, SaveEnded, StateChanged
@@ -161,6 +161,10 @@ class Desk:
         with self._lock:
             now_s = self._clock.now()
             return self._speech.word(action, self._pacer, self._throttle, now_s), now_s
+
+    def has_become_urgent(self, request: Request) -> bool:
+        """A notice came after this request for a slot was worded."""
+        return isinstance(request, SlotRequest) and self._hurried and not request.urgent
 
     def answered(self, action: Action, answer: AnyAnswer, first_sent_s: float) -> None:
         """The answer to `action` has come."""

@@ -2,7 +2,7 @@
 
 One request is in flight at a time; when something more pressing is to be said, the one that the coordinator holds is
 dropped and superseded. A request that was not answered is sent again unchanged, so that it is handled once. Nothing
-that happens here reaches training as an exception.
+that happens here reaches training as an exception, and nothing that fails here ends the conversation.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from rampmeter.aside import aside
 from rampmeter.client import Client
 from rampmeter.core.errors import (
     CoordinatorUnavailable,
@@ -34,6 +35,9 @@ _FIRST_BACKOFF_S = 0.5
 _LONGEST_BACKOFF_S = 15.0
 _LONGEST_NAP_S = 60.0
 _SHORTEST_NAP_S = 0.001
+_LONGEST_PAUSE_S = 5.0
+"""After something of ours or a look into the root has failed: well below a lease, and no busy loop."""
+
 _FAREWELL_S = 2.0
 """What saying goodbye may take at the end of the job."""
 
@@ -71,6 +75,7 @@ class Keeper:
         self._reclaim = reclaim
         self._on_plan = on_plan
         self._num_failures = 0
+        self._last_trouble = ""
         self._unanswered: _InFlight | None = None
         self._closing = False
         self._end_reason = EndReason.FINISHED
@@ -118,18 +123,36 @@ class Keeper:
 
     async def _converse(self, client: Client | None) -> None:
         while not self._closing and not self._desk.stopped:
-            self._wake.clear()
-            action = self._desk.advance()
-            if client is None or action is Action.NOTHING:
-                await self._nap()
-            else:
-                await self._say(client, action)
-            await self._check_claim()
+            try:
+                await self._take_turn(client)
+            except Exception as error:
+                self._note_trouble(error)
+                await self._nap(self._jittered(_LONGEST_PAUSE_S))
 
-    async def _nap(self) -> None:
-        """Sleep until something happens or is due."""
+    async def _take_turn(self, client: Client | None) -> None:
+        self._wake.clear()
+        action = self._desk.advance()
+        if client is None or action is Action.NOTHING:
+            await self._nap(self._nap_s())
+        else:
+            await self._say(client, action)
+        await self._check_claim()
+
+    def _note_trouble(self, error: Exception) -> None:
+        """Say it once: what goes on failing is tried every few seconds."""
+        trouble = f"{type(error).__name__}: {error}"
+        if trouble == self._last_trouble:
+            return
+        self._last_trouble = trouble
+        if isinstance(error, OSError):
+            _log.warning("the root cannot be used, trying again: %s", error)
+        else:
+            _log.error("unexpected error beside training, trying again", exc_info=error)
+
+    async def _nap(self, limit_s: float) -> None:
+        """Sleep until something happens, or `limit_s`."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._nap_s()):
+            async with asyncio.timeout(limit_s):
                 await self._wake.wait()
 
     def _nap_s(self) -> float:
@@ -138,7 +161,7 @@ class Keeper:
     async def _check_claim(self) -> None:
         if not self._desk.claim_check_is_due():
             return
-        if await asyncio.to_thread(self._is_fenced):
+        if await aside(self._is_fenced):
             self._desk.stop("a newer attempt has claimed the root")
         else:
             self._desk.claim_checked()
@@ -151,7 +174,12 @@ class Keeper:
             request, now_s = self._desk.word(action)
             flight = self._unanswered = _InFlight(action=action, request=request, first_sent_s=now_s)
         exchange = asyncio.ensure_future(client.exchange(flight.request))
-        if await self._watch(exchange, flight):
+        try:
+            is_answered = await self._watch(exchange, flight)
+        finally:
+            exchange.cancel()
+            await asyncio.wait({exchange})
+        if is_answered:
             await self._conclude(exchange, flight)
         else:
             self._unanswered = None  # its number is spent: whatever is said next supersedes it
@@ -161,10 +189,9 @@ class Keeper:
         while not exchange.done():
             self._wake.clear()
             action = self._desk.advance()
-            overtaken = flight.action in _HELD and action in _PRESSING and action is not flight.action
+            other = action is not flight.action or self._desk.has_become_urgent(flight.request)
+            overtaken = flight.action in _HELD and action in _PRESSING and other
             if self._closing or self._desk.stopped or overtaken:
-                exchange.cancel()
-                await asyncio.wait({exchange})
                 return False
             await self._check_claim()
             waker = asyncio.ensure_future(self._wake.wait())
@@ -187,7 +214,7 @@ class Keeper:
         self._unanswered, self._num_failures = None, 0
         self._desk.answered(flight.action, answer, flight.first_sent_s)
         if answer.plan is not None:
-            await asyncio.to_thread(self._on_plan, answer.plan)
+            await aside(self._on_plan, answer.plan)
 
     async def _refused(self, error: RampmeterError) -> None:
         if isinstance(error, StaleAttempt):
@@ -202,10 +229,10 @@ class Keeper:
 
     async def _stale(self, error: StaleAttempt) -> None:
         """The root is the authority: stop if it has a newer claim, else claim above what the coordinator knows."""
-        if await asyncio.to_thread(self._is_fenced):
+        if await aside(self._is_fenced):
             self._desk.stop(str(error))
         else:
-            self._desk.forgotten(await asyncio.to_thread(self._reclaim, error.stored_attempt + 1))
+            self._desk.forgotten(await aside(self._reclaim, error.stored_attempt + 1))
 
     def _backoff(self, retry_after_s: float | None) -> float:
         """Seconds until the next try. Jitter after the cap: a crowd does not come back in the same second."""
@@ -225,14 +252,14 @@ class Keeper:
         """
         words, plan = self._desk.last_words(self._end_reason), self._desk.plan
         if words:
-            await asyncio.to_thread(self._on_plan, None)
+            await aside(self._on_plan, None)
         try:
             async with asyncio.timeout(_FAREWELL_S):
                 for request in words:
                     await client.exchange(request)
         except (RampmeterError, TimeoutError):
             if plan is not None:
-                await asyncio.to_thread(self._on_plan, plan)
+                await aside(self._on_plan, plan)
 
 
 _OVERTAKEN = frozenset({RefusalReason.SUPERSEDED, RefusalReason.OLD_SEQ})

@@ -109,6 +109,55 @@ def test_a_listener_that_raises_does_no_harm(tmp_path):
         assert ckpt.last_save.committed
 
 
+def test_a_state_that_cannot_be_had_does_not_reach_training(tmp_path):
+    """A callable that raises fails the save and nothing else; the next save works."""
+    run, broken = Run(), [True]
+
+    def state():
+        if broken:
+            raise ValueError("mine")
+        return run.state
+
+    step = 0
+    with rampmeter.Checkpointer(tmp_path, **OFTEN) as ckpt:
+        while ckpt.last_save is None or not ckpt.last_save.committed:
+            run.train_one()
+            step += 1
+            ckpt.step(step, state)
+            if ckpt.last_save is not None:
+                broken.clear()
+            assert step < 20_000
+
+
+def test_an_evaluation_is_left_for_the_save_of_a_notice(tmp_path):
+    """`poll` is true from the notice on, `should_stop` only once the save has ended."""
+    run = Run()
+    with rampmeter.Checkpointer(tmp_path, interval_min_s=1000.0) as ckpt:
+        assert not ckpt.poll()
+        signal.raise_signal(signal.SIGUSR1)
+        assert (ckpt.poll(), ckpt.should_stop) == (True, False)
+        train_until(ckpt, run, 0, lambda: ckpt.should_stop)
+        assert ckpt.last_save.committed
+
+
+def test_without_with_the_message_says_what_to_do(tmp_path):
+    """A checkpointer that nobody has entered names the `with` statement."""
+    ckpt = rampmeter.Checkpointer(tmp_path)
+    for use in (lambda: ckpt.step(1, {}), lambda: ckpt.restore({})):
+        with pytest.raises(rampmeter.ConfigError, match="use `with rampmeter"):
+            use()
+
+
+def test_a_step_after_the_end_saves_nothing(tmp_path):
+    """A save that was granted but not begun when the job was closed is not begun any more."""
+    run = Run()
+    with rampmeter.Checkpointer(tmp_path) as ckpt:
+        signal.raise_signal(signal.SIGUSR1)
+        wait_for(lambda: ckpt._desk.wants_snapshot, what="the right to save")
+    ckpt.step(1, run.state)
+    assert ckpt.last_save is None
+
+
 def test_works_in_a_thread_without_signals(tmp_path):
     """C108: outside the main thread signals are left alone and saving works."""
     before = signal.getsignal(signal.SIGTERM)

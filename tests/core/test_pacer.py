@@ -325,7 +325,34 @@ def test_a_notice_during_a_flush_lets_it_finish():
     now_s = flushing(pacer)
     pacer.hurry(now_s)
     assert pacer.state is PacerState.FLUSHING
-    assert pacer.urgent_since_s is None
+    pacer.ended(now_s + 1.0, committed=True)
+    say(pacer, noted(), now_s + 1.0)
+    assert pacer.state is PacerState.IDLE
+    assert pacer.due_s > now_s + 1.0
+
+
+def test_a_notice_after_the_end_of_a_save_asks_for_another():
+    """Also while the release is still on its way; a release that nobody hears holds it up for two seconds at most."""
+    pacer = registered()
+    now_s = flushing(pacer)
+    pacer.ended(now_s, committed=True)
+    pacer.hurry(now_s)
+    assert at(pacer, now_s + 1.9) is Action.RELEASE
+    pacer.unreachable(now_s + 1.9, 10.0)
+    pacer.tick(now_s + 2.0)
+    assert (pacer.wants_snapshot, pacer.governance) == (True, Governance.UNGOVERNED)
+
+
+def test_a_notice_lets_no_started_save_wait_for_a_silent_coordinator():
+    """Its lease has lapsed and nobody answers: written on ungoverned, as a save is that had not begun."""
+    pacer = registered()
+    now_s = flushing(pacer)
+    pacer.hurry(now_s)
+    pacer.tick(now_s + 100.0)
+    assert pacer.state is PacerState.WAITING
+    pacer.unreachable(now_s + 100.0, 10.0)
+    pacer.tick(now_s + 100.1)
+    assert (pacer.state, pacer.governance) == (PacerState.FLUSHING, Governance.UNGOVERNED)
 
 
 def test_a_confirm_answer_is_followed_at_once():

@@ -154,14 +154,14 @@ class Pacer:
 
     def tick(self, now_s: float) -> None:
         """Time has passed."""
+        if self.state in _ENDED and (self._local or self._release_is_pointless(now_s)):
+            self.released(now_s)
         if self.state is _S.IDLE and now_s >= self._due_s:
             self._to(_S.DUE)
         if self.state in _IN_PROGRESS and self._has_lapsed(now_s):
             self._lapse()
         if self.state in (_S.DUE, _S.WAITING):
             self._consider_fallback(now_s)
-        if self.state in _ENDED and (self._local or self._release_is_pointless(now_s)):
-            self.released(now_s)
 
     def _has_lapsed(self, now_s: float) -> bool:
         return self.governance is Governance.LEASE and self.lease_clock.lapsed(now_s)
@@ -183,7 +183,7 @@ class Pacer:
         """By what right to go on without an answer, if there is one."""
         if self._local:
             return Governance.LOCAL
-        if self.urgent_since_s is not None and now_s >= self.urgent_since_s + URGENT_WAIT_S:
+        if self._waited_long_enough(now_s) and (self._silent or not self._snapshot_taken):
             return Governance.UNGOVERNED
         if not self._silent:
             return None
@@ -195,6 +195,9 @@ class Pacer:
             return None
         return Governance.SAFE_RATE if plan.safe_bytes_per_s > 0 and now_s < end_s else Governance.UNGOVERNED
 
+    def _waited_long_enough(self, now_s: float) -> bool:
+        return self.urgent_since_s is not None and now_s >= self.urgent_since_s + URGENT_WAIT_S
+
     def _proceed(self) -> None:
         """There is a right to go on: snapshot if there is none, else write on."""
         if not self.first_byte:
@@ -205,7 +208,8 @@ class Pacer:
             self._to(_S.FLUSHING)
 
     def _release_is_pointless(self, now_s: float) -> bool:
-        return self.save_fence is None or now_s >= self._ended_s + RELEASE_TRIES_S
+        is_late = now_s >= self._ended_s + RELEASE_TRIES_S or self._waited_long_enough(now_s)
+        return self.save_fence is None or is_late
 
     # -- what the coordinator says -----------------------------------------------------------------------------
 
@@ -314,12 +318,11 @@ class Pacer:
         self._schedule_next(now_s)
 
     def hurry(self, now_s: float) -> None:
-        """A notice: save as soon as possible."""
-        if self.urgent_since_s is None and not self._snapshot_taken:
+        """A notice: save as soon as possible. The save that is in progress will do."""
+        if self.urgent_since_s is None:
             self.urgent_since_s, self._retry_at_s = now_s, 0.0
             if self.state is _S.IDLE:
                 self._due_s = now_s
-                self._to(_S.DUE)
 
     def set_own_period(self, own_period_s: float) -> None:
         """What was measured changed the period that the job would choose alone; counts from the next save on."""
@@ -333,6 +336,8 @@ class Pacer:
             due_s = phase.due_after_registration(
                 self._registered_s, plan.phase_offset_s, plan.interval_s, now_s
             )
+        if self.urgent_since_s is not None:  # the notice came when the save had just ended
+            due_s = now_s
         while due_s < now_s:  # due while one was in flight: skipped, never queued
             self.num_skipped += 1
             due_s += period_s

@@ -1,0 +1,46 @@
+"""Notices that the interpreter is about to exit although nobody has said goodbye.
+
+The first thing that Python does at an exit is to join the workers of all thread pools, and a flush that waits for a
+rate would keep it there for ever. An idle worker of a pool of our own ends at exactly that moment: a thread that waits
+for its end can then bring the save to an end, too.
+"""
+
+import atexit
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+_LIMIT_S = 30.0
+"""How long the exit waits for `on_exit` once nothing but it is left to do."""
+
+
+class ExitWatch:
+    """Calls `on_exit` from a thread of its own when the interpreter begins to exit, unless it was stopped before."""
+
+    def __init__(self, on_exit: Callable[[], None]) -> None:
+        self._on_exit = on_exit
+        self._stopped = False
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="rampmeter-idle")
+        self._idle: threading.Thread | None = None
+        self._watcher = threading.Thread(target=self._watch, name="rampmeter-exit", daemon=True)
+
+    def start(self) -> None:
+        """Start watching."""
+        self._idle = self._pool.submit(threading.current_thread).result()
+        self._watcher.start()
+        atexit.register(self._watcher.join, _LIMIT_S)
+
+    def stop(self) -> None:
+        """Goodbye is said, or is being said by `on_exit`."""
+        if threading.current_thread() is self._watcher:
+            return
+        self._stopped = True
+        self._pool.shutdown(wait=True)
+        self._watcher.join()
+        atexit.unregister(self._watcher.join)
+
+    def _watch(self) -> None:
+        assert self._idle is not None
+        self._idle.join()
+        if not self._stopped:
+            self._on_exit()
