@@ -89,7 +89,7 @@ def test_lines_say_the_act_the_time_and_who_does_what():
         screen.update(_stage(), 10.1)
     assert out.getvalue().splitlines() == [
         "Act 2 of 2, metered: the same jobs ask for their turn; one will be killed",
-        "  5 of 36 s: 4 starting, 1 training, 1 waiting for a turn",
+        "  5 of 36 s: 4 starting, 1 training, 1 waiting for a turn (training on)",
     ]
 
 

@@ -80,6 +80,12 @@ def test_a_machine_without_room_is_noticed():
     assert not GOOD.too_busy
 
 
+def test_a_machine_without_room_is_not_judged_by_time_lost():
+    """What its own load costs the jobs is more than the difference between the acts."""
+    busy = replace(METERED, step_s=0.6, lost=HERD.lost)
+    assert problems(replace(GOOD, metered=busy)) == []
+
+
 def test_the_json_has_the_promised_shape():
     """Other programs rely on these names."""
     assert as_json(GOOD) == {

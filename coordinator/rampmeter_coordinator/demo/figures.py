@@ -79,8 +79,8 @@ class Figures:
 
     @property
     def judges_time(self) -> bool:
-        """Whether the acts were long enough to compare the time lost in them."""
-        return self.act_s >= _JUDGED_FROM_S
+        """Whether the acts were long enough, and the machine free enough, to compare the time lost in them."""
+        return self.act_s >= _JUDGED_FROM_S and not self.too_busy
 
     @property
     def too_busy(self) -> bool:

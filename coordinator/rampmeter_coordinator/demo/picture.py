@@ -15,6 +15,7 @@ from rampmeter_coordinator.demo.history import (
     of_kind,
 )
 from rampmeter_coordinator.demo.scenario import Scenario
+from rampmeter_coordinator.model.pool import PoolConfig
 
 _BIN_S = 0.25
 _BLUE, _ORANGE, _GREY, _RED = (
@@ -42,17 +43,23 @@ def draw(path: Path, scenario: Scenario, herd: Act, metered: Act) -> None:
         fontweight="bold",
     )
     try:
-        _draw_act(axes[:2], scenario, herd, "Act 1, the herd: every job on its own Young interval", _ORANGE)
+        _draw_act(
+            axes[:2],
+            scenario,
+            herd,
+            "Act 1, the herd: all start together, each saves on its own interval",
+            _ORANGE,
+        )
         _draw_act(
             axes[2:],
             scenario,
             metered,
-            "Act 2, metered: the same jobs ask before they snapshot",
+            "Act 2, metered: each has its own place in the interval, and asks before it snapshots",
             _BLUE,
         )
         axes[3].set_xlim(left=0)
         axes[3].set_xlabel(
-            "seconds since the start of the act      (thick: bytes go to the storage; thin: from snapshot to durable)"
+            "seconds since the start of the act      (bars: bytes go to the storage; grey: from snapshot to durable)"
         )
         figure.savefig(path, dpi=120)
     finally:
@@ -82,6 +89,12 @@ def _draw_bandwidth(axes: Any, scenario: Scenario, act: Act, end_s: float, colou
     capacity = scenario.capacity_bytes_per_s / _MB
     axes.axhline(capacity, color="black", linewidth=1.2, linestyle="--")
     axes.annotate("capacity", (0, capacity), xytext=(4, 3), textcoords="offset points", fontsize=9)
+    if act.metered:
+        pool = PoolConfig(name="default", capacity_bytes_per_s=scenario.capacity_bytes_per_s)
+        budget = pool.budget_bytes_per_s / _MB
+        axes.axhline(budget, color="black", linewidth=0.8, linestyle=":")
+        label = f"at most granted: {pool.utilisation:.0%}"
+        axes.annotate(label, (0, budget), xytext=(4, 3), textcoords="offset points", fontsize=9)
     axes.set_ylim(0, 1.3 * capacity)
     axes.set_ylabel("written, MB/s")
     axes.grid(axis="x", alpha=0.3)
@@ -102,6 +115,7 @@ def _draw_jobs(axes: Any, scenario: Scenario, act: Act, saves: list[observer.Flu
     axes.set_yticks(range(len(scenario.jobs)), [job.name for job in scenario.jobs], fontsize=8)
     axes.set_ylim(len(scenario.jobs) - 0.4, -0.6)
     axes.grid(axis="x", alpha=0.3)
+    axes.set_axisbelow(True)
 
 
 def _draw_incidents(axes: Any, scenario: Scenario, act: Act) -> None:
@@ -118,6 +132,10 @@ def _draw_incidents(axes: Any, scenario: Scenario, act: Act) -> None:
             "ha": "right",
         }  # no save was running there
         axes.annotate("SIGKILL", (at_s, row), fontsize=8, color=_RED, **label)
+        if kill.job in resumed:
+            axes.plot([back_s], [row], marker="|", color=_RED, markersize=9)
+            label |= {"xytext": (6, -3), "ha": "left"}
+            axes.annotate("resumed", (back_s, row), fontsize=8, color=_RED, **label)
     for down, back in zip(
         of_kind(act.records, CoordinatorKilled), of_kind(act.records, CoordinatorBack), strict=False
     ):

@@ -67,14 +67,15 @@ def _meaning(found: Figures, scenario: Scenario) -> Text:
         f"M = {mtbf} and falls back to its newest durable snapshot, which is T/2 + W old on average. T and W are "
         "measured, as the mean age of that snapshot. The kill itself is not counted: only act 2 has one."
     )
-    if not found.judges_time:
-        text.append("\nActs this short hold too few checkpoints to judge the time lost: it is only shown.")
     if found.too_busy:
         text.append(
             f"\nThis machine was too busy: a step took {max(found.herd.step_s, found.metered.step_s):.2f} s "
-            f"instead of {scenario.step_s:g} s, so the figures say as much about it as about the jobs.",
+            f"instead of {scenario.step_s:g} s, so the figures say as much about it as about the jobs. "
+            "The time lost is only shown, not judged.",
             style="bold yellow",
         )
+    elif not found.judges_time:
+        text.append("\nActs this short hold too few checkpoints to judge the time lost: it is only shown.")
     return text
 
 

@@ -21,8 +21,8 @@ _SHORT = {
     Doing.STARTING: "starting",
     Doing.READY: "ready",
     Doing.TRAINING: "training",
-    Doing.QUEUED: "waiting for a turn",
-    Doing.WRITING: "writing",
+    Doing.QUEUED: "waiting for a turn (training on)",
+    Doing.WRITING: "writing (training on)",
     Doing.KILLED: "killed",
     Doing.DONE: "done",
 }
