@@ -94,7 +94,7 @@ def _draw_bandwidth(axes: Any, scenario: Scenario, act: Act, end_s: float, colou
         budget = pool.budget_bytes_per_s / _MB
         axes.axhline(budget, color="black", linewidth=0.8, linestyle=":")
         label = f"at most granted: {pool.utilisation:.0%}"
-        axes.annotate(label, (0, budget), xytext=(4, 3), textcoords="offset points", fontsize=9)
+        axes.annotate(label, (0, budget), xytext=(4, 8), textcoords="offset points", fontsize=9)
     axes.set_ylim(0, 1.3 * capacity)
     axes.set_ylabel("written, MB/s")
     axes.grid(axis="x", alpha=0.3)
