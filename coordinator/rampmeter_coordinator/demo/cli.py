@@ -98,9 +98,7 @@ def _check_extra() -> None:
     """Before any process starts, and without importing what takes seconds."""
     missing = [name for name in _EXTRA if find_spec(name) is None]
     if missing:
-        raise ConfigError(
-            f"needs {', '.join(missing)}, which is not installed: pip install 'rampmeter[demo]'"
-        )
+        raise ConfigError(f"needs {', '.join(missing)}: pip install 'rampmeter[demo]'")
 
 
 def _check_picture(path: Path) -> None:
