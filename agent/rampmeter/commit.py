@@ -96,10 +96,16 @@ def _check_size(path: Path, file: HashedFile) -> None:
 
 def _require_newest_claim(root: Root, claim: Claim) -> None:
     newest = root.newest_claim()
-    if newest != claim:
-        found = "none" if newest is None else f"attempt {newest.number}"
+    if newest is None:
         raise CommitError(
-            f"attempt {claim.number} was superseded: the newest claim is {found}", reason="superseded"
+            f"{root.path / 'attempts'} is gone: the root was removed, replaced or unmounted under the running job; "
+            "bring it back, or start the job again for a new one",
+            reason="enoent",
+        )
+    if newest != claim:
+        raise CommitError(
+            f"attempt {claim.number} was superseded: the newest claim is attempt {newest.number}",
+            reason="superseded",
         )
 
 

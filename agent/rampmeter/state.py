@@ -32,7 +32,7 @@ _DATA_WORDS = ("loader", "sampler", "dataset", "data")
 
 def resolve(state: State) -> Mapping[str, Any]:
     """The dict itself, or what the callable returns. ConfigError if that is no dict of named parts."""
-    parts = state if isinstance(state, Mapping) else state()
+    parts = _called(state) if callable(state) else state
     if not isinstance(parts, Mapping):
         raise ConfigError(f"state must be a dict or return one, not {type(parts).__name__}")
     for key in parts:
@@ -41,6 +41,13 @@ def resolve(state: State) -> Mapping[str, Any]:
                 f"state has the key {key!r}: keys are non-empty strings other than {RESERVED!r}"
             )
     return parts
+
+
+def _called(state: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    try:
+        return state()
+    except Exception as error:
+        raise ConfigError(f"the function given as state failed: {type(error).__name__}: {error}") from error
 
 
 def snapshot(state: State, *, step: int, rank: int = 0) -> dict[str, Any]:

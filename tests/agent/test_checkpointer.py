@@ -1,5 +1,6 @@
 """The object that a training loop holds, without a coordinator: a complete local checkpointer."""
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -124,9 +125,41 @@ def test_a_state_that_cannot_be_had_does_not_reach_training(tmp_path):
             run.train_one()
             step += 1
             ckpt.step(step, state)
-            if ckpt.last_save is not None:
+            if ckpt.last_save is not None and broken:
+                assert ckpt.last_save.reason == "bad_state"
                 broken.clear()
             assert step < 20_000
+
+
+def test_a_state_of_the_wrong_kind_is_named(tmp_path, caplog):
+    """A list is no state: the log says what one is."""
+    with rampmeter.Checkpointer(tmp_path) as ckpt:
+        ckpt.step(1, [])
+    assert "state must be a dict or return one, not list" in caplog.text
+
+
+def test_a_root_that_is_taken_away_fails_the_save_and_says_so(tmp_path, caplog):
+    """Nothing is committed into what stands in its place, training goes on, and the message says what to do."""
+    root, run = tmp_path / "root", Run()
+    with rampmeter.Checkpointer(root, **OFTEN) as ckpt:
+        shutil.rmtree(root)
+        train_until(ckpt, run, 0, lambda: ckpt.last_save is not None)
+        assert ckpt.last_save.reason == "enoent"
+    assert "bring it back" in caplog.text
+    assert not list(root.glob("step-*"))
+
+
+def test_claims_that_cannot_be_read_for_a_while_end_nothing(tmp_path, caplog):
+    """Without a coordinator a writer reads the claims first: it waits until it can, and then the save is committed."""
+    claims, away, run = tmp_path / "attempts", tmp_path / "away", Run()
+    with rampmeter.Checkpointer(tmp_path, coordinator="http://127.0.0.1:9", **OFTEN) as ckpt:
+        claims.rename(away)
+        claims.write_text("no directory")
+        train_until(ckpt, run, 0, lambda: "the root cannot be used" in caplog.text, limit_steps=10**6)
+        claims.unlink()
+        away.rename(claims)
+        train_until(ckpt, run, 0, lambda: ckpt.last_save is not None, limit_steps=10**6)
+        assert ckpt.last_save.committed
 
 
 def test_an_evaluation_is_left_for_the_save_of_a_notice(tmp_path):
