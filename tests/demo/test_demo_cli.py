@@ -61,10 +61,10 @@ def test_the_command_is_found_without_torch_or_matplotlib():
 
 @pytest.mark.system
 def test_a_short_demo_keeps_its_promises(tmp_path):
-    """Real processes, a real coordinator, a real SIGKILL: exit code 0 and the figures as JSON."""
+    """Real processes, a SIGKILL of a job and of the coordinator: exit code 0 and the figures as JSON."""
     png = tmp_path / "demo.png"
     done = subprocess.run(
-        [*_DEMO, "--json", "--act-seconds", "12", "--png", str(png)],
+        [*_DEMO, "--json", "--kill-coordinator", "--act-seconds", "12", "--png", str(png)],
         capture_output=True,
         text=True,
         check=False,

@@ -176,3 +176,25 @@ def test_records_of_a_kind_come_in_order_of_time():
     """Files of several processes are read one after the other; time puts them in order."""
     late, early = save("a", 5.0, 6.0), save("b", 1.0, 2.0)
     assert [chunk.begin_s for chunk in of_kind(late + early, Chunk)] == [1.0, 1.5, 5.0, 5.5]
+
+
+@pytest.mark.parametrize(
+    ("rights", "num_broken"),
+    [
+        ([allowed("a", 1.0, 50, until_s=9.0)], 0),
+        ([allowed("a", 1.0, 50, until_s=4.0), allowed("a", 3.5, 50, until_s=9.0)], 0),
+        ([allowed("a", 1.0, 50, until_s=4.0)], 1),
+        ([allowed("a", 1.0, 50, until_s=9.0), allowed("a", 4.0, 0)], 1),
+        ([allowed("a", 4.0, 50, until_s=9.0)], 0),
+    ],
+)
+def test_a_lease_is_honoured_if_its_rate_lasts_until_the_save_is_durable(rights, num_broken):
+    """Held at the kill and renewed in time, or run out, taken away, and not held at all."""
+    assert observer.leases_broken([*rights, *save("a", 1.0, 6.0)], 3.0) == num_broken
+
+
+def test_a_save_that_fails_after_the_kill_has_lost_its_lease():
+    """Whatever the rate was."""
+    failed = Failed(at_s=5.0, job="a", life=1, step=1, reason="lease_lost")
+    records = [allowed("a", 1.0, 50, until_s=9.0), *save("a", 1.0, 6.0, durable=False), failed]
+    assert observer.leases_broken(records, 3.0) == 1

@@ -38,6 +38,7 @@ FOUND = Figures(
     num_jobs=6,
     num_restored=6,
     steps_repeated_elsewhere=0,
+    leases_broken=0,
     coordinator_down_s=2.5,
     step_s=0.4,
     act_s=36.0,
@@ -62,6 +63,7 @@ Side by side
 │ most allowed to all jobs together / capacity     │             │       0.80 │
 │ coordinator killed: down for                     │             │      2.5 s │
 │ steps that this cost the other jobs              │             │          0 │
+│ leases that this cost                            │             │          0 │
 └──────────────────────────────────────────────────┴─────────────┴────────────┘
 """
 

@@ -73,6 +73,7 @@ class Figures:
     num_jobs: int
     num_restored: int
     steps_repeated_elsewhere: int
+    leases_broken: int
     coordinator_down_s: float | None
     step_s: float
     act_s: float
@@ -102,6 +103,7 @@ def figures(scenario: Scenario, herd: Act, metered: Act, restores: Sequence[Rest
         num_jobs=len(scenario.jobs),
         num_restored=sum(_is_whole(metered.records, restore) for restore in restores),
         steps_repeated_elsewhere=len(elsewhere) - len({(r.job, r.step) for r in elsewhere}),
+        leases_broken=observer.leases_broken(metered.records, down[0].at_s) if down else 0,
         coordinator_down_s=back[0].at_s - down[0].at_s if down and back else None,
         step_s=scenario.step_s,
         act_s=scenario.act_s,
@@ -144,6 +146,9 @@ def problems(found: Figures) -> list[str]:
         ),
         f"{found.victim} was killed and did not resume": found.steps_lost is not None,
         f"{found.victim} resumed, but not with the losses of its uninterrupted run": found.bit_exact,
+        f"the other jobs repeated {found.steps_repeated_elsewhere} steps": found.steps_repeated_elsewhere
+        == 0,
+        f"{found.leases_broken} leases did not outlive the coordinator": found.leases_broken == 0,
         "the jobs were allowed more than the storage's capacity": metered.peak_rights <= 1.0,
         f"{metered.num_failed} metered saves failed": metered.num_failed == 0,
         "the metered act did not offer less load": metered.peak_over_capacity < herd.peak_over_capacity,

@@ -163,6 +163,23 @@ def allowances(records: list[Record]) -> dict[Life, list[Interval]]:
     return result
 
 
+def leases_broken(records: list[Record], at_s: float) -> int:
+    """How many writers that held a rate at `at_s` lost it, or ran out of it, before their save was durable."""
+    held = allowances(records)
+    holders = [life for life in held if any(i.begin_s <= at_s < i.end_s for i in held[life])]
+    return sum(not _kept_its_rate(records, held[life], life, at_s) for life in holders)
+
+
+def _kept_its_rate(records: list[Record], held: list[Interval], life: Life, at_s: float) -> bool:
+    later = [r for r in records if _life(r) == life and r.at_s > at_s]
+    ends = [r for r in later if isinstance(r, Committed | Failed)]
+    end = min(ends, key=lambda record: record.at_s, default=None)
+    if end is None:  # still writing when the act was over, or killed itself
+        return not any(r.bytes_per_s == 0 for r in of_kind(later, Allowed))
+    covered_s = sum(max(0.0, min(i.end_s, end.at_s) - max(i.begin_s, at_s)) for i in held)
+    return isinstance(end, Committed) and math.isclose(covered_s, end.at_s - at_s)
+
+
 def allowed_over_time(records: list[Record]) -> list[tuple[float, float]]:
     """The sum of what all processes may write, at each instant: the over-grant check looks at its peak."""
     return total_over_time(itertools.chain.from_iterable(allowances(records).values()))

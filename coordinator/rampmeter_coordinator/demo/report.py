@@ -52,6 +52,7 @@ def _kill_rows(found: Figures) -> dict[str, str]:
     if found.coordinator_down_s is not None:
         rows["coordinator killed: down for"] = f"{found.coordinator_down_s:.1f} s"
         rows["steps that this cost the other jobs"] = str(found.steps_repeated_elsewhere)
+        rows["leases that this cost"] = str(found.leases_broken)
     return rows
 
 
