@@ -45,6 +45,7 @@ REQUESTS: dict[type, dict[str, Any]] = {
         "name": "run7",
         "claim": UID,
         "num_gpus": 8,
+        "tenant": "team-a",
         "num_bytes": 1_000_000_000,
         "stall_s": 1.0,
         "write_s": 30.0,
@@ -108,7 +109,15 @@ ANSWERS: dict[type, dict[str, Any]] = {
         "max_streams": 4,
         "plan": PLAN,
     },
-    Wait: _ANSWER | {"answer": "wait", "retry_after_s": 5.0, "reason": "queue", "eta_s": 9.0, "plan": PLAN},
+    Wait: _ANSWER
+    | {
+        "answer": "wait",
+        "retry_after_s": 5.0,
+        "reason": "queue",
+        "eta_s": 9.0,
+        "fits_bytes": 10**9,
+        "plan": PLAN,
+    },
     Gone: _ANSWER | {"answer": "gone", "reason": "expired", "plan": PLAN},
 }
 

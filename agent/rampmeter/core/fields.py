@@ -127,6 +127,7 @@ Price = Annotated[float, Number(0.0, 1e6)]
 
 # Optional fields may be absent and are never null on the wire: the marker decides, so `null` is refused by name.
 MaybeCount = Annotated[int | None, _COUNT]
+MaybeName = Annotated[str | None, NAME]
 MaybeBytes = Annotated[int | None, _BYTES]
 MaybeRate = Annotated[int | None, _RATE]
 MaybeSeconds = Annotated[float | None, _SECONDS]

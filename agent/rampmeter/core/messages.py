@@ -20,6 +20,7 @@ from rampmeter.core.fields import (
     Count,
     MaybeBytes,
     MaybeCount,
+    MaybeName,
     MaybePositiveSeconds,
     MaybeRate,
     MaybeSeconds,
@@ -86,6 +87,11 @@ class RateReason(_AnswerEnum):
     OLD_LEASE = "old_lease"
     SILENT_JOBS = "silent_jobs"
     GRACE = "grace"
+    MAX_WRITERS = "max_writers"
+    TENANT_CAP = "tenant_cap"
+    NO_PROGRESS = "no_progress"
+    PAUSED = "paused"
+    SHADOW = "shadow"
     UNKNOWN = "unknown"
 
 
@@ -97,16 +103,22 @@ class WaitReason(_AnswerEnum):
     SILENT_JOBS = "silent_jobs"
     GRACE = "grace"
     CONFIRM = "confirm"
+    MAX_WRITERS = "max_writers"
+    TENANT_CAP = "tenant_cap"
+    SIZE_UNKNOWN = "size_unknown"
+    WILL_NOT_FIT = "will_not_fit"
     UNKNOWN = "unknown"
 
 
 class GoneReason(_AnswerEnum):
-    """Why a lease that an agent speaks of is no more."""
+    """Why a lease that an agent speaks of is no more. `make_room`: give this save up, blocked GPUs need the storage."""
 
     EXPIRED = "expired"
     REVOKED = "revoked"
     RELEASED = "released"
     NOT_READY = "not_ready"
+    NO_PROGRESS = "no_progress"
+    MAKE_ROOM = "make_room"
     UNKNOWN = "unknown"
 
 
@@ -193,12 +205,14 @@ class Register(Request):
 
     num_bytes, stall_s and write_s are cold-start figures (from the state's tensors); mtbf_s and restart_s what the
     user believes; interval_min_s is hard, interval_max_s a wish. seen_epoch is the highest fence epoch that this job
-    ever saw; safe_bytes_per_s the safe rate of the last Plan that it still holds.
+    ever saw; safe_bytes_per_s the safe rate of the last Plan that it still holds. tenant: on whose account, where the
+    pool caps tenants.
     """
 
     name: Name
     claim: Uid
     num_gpus: PositiveCount
+    tenant: MaybeName = None
     num_bytes: MaybeBytes = None
     stall_s: MaybeSeconds = None
     write_s: MaybeSeconds = None
@@ -334,12 +348,16 @@ class Grant(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait(Answer):
-    """Not now: ask again after retry_after_s. A refusal is a value, not an error."""
+    """Not now: ask again after retry_after_s. A refusal is a value, not an error.
+
+    fits_bytes comes with `will_not_fit`: how much could be written before the deadline, had the job asked for that.
+    """
 
     retry_after_s: Seconds
     reason: WaitReason
     answer: Literal["wait"] = "wait"
     eta_s: MaybeSeconds = None
+    fits_bytes: MaybeBytes = None
     plan: Plan | None = None
 
 
