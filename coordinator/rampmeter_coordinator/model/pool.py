@@ -6,7 +6,7 @@ a safe rate is counted from last contact + 2 TTL - margin on, and usable by the 
 
 from dataclasses import dataclass
 
-from rampmeter.core.messages import MARGIN_S
+from rampmeter.core.messages import MARGIN_S, Kind
 
 HOLD_RENEWAL_S = 5.0
 HOLD_SLOT_S = 25.0
@@ -21,21 +21,44 @@ SILENT_SHARE = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolConfig:
-    """One shared storage target. `capacity_bytes_per_s` is what it sustains; `utilisation` (u) of it may be granted."""
+    """One shared storage target. `capacity_bytes_per_s` is what it sustains; `utilisation` (u) of it may be granted.
+
+    read_capacity_bytes_per_s   for restores, beside the writes; None = as large as the write capacity
+    shared_reads                restores take from the same budget as writes
+    max_writers, max_streams    jobs that write at once; writers inside a job (told with the lease)
+    max_tenant_bytes_per_s      the most that the jobs of one tenant may be granted in sum
+    enforced_share              share of jobs that have to wait for a slot; 0 = shadow mode: everybody is granted at once
+                                and the service only shows what it would have done
+    """
 
     name: str
     capacity_bytes_per_s: int
+    read_capacity_bytes_per_s: int | None = None
+    shared_reads: bool = False
     utilisation: float = 0.8
     ttl_s: float = 30.0
     first_ttl_s: float = 10.0
     safe_for_s: float = 4 * 3600.0
     max_writers: int | None = None
+    max_streams: int | None = None
+    max_tenant_bytes_per_s: int | None = None
+    enforced_share: float = 1.0
     max_jobs: int = 100_000
 
     @property
     def budget_bytes_per_s(self) -> int:
         """u B: the most that may be granted in sum."""
         return int(self.capacity_bytes_per_s * self.utilisation)
+
+    @property
+    def read_budget_bytes_per_s(self) -> int:
+        """The most that may be granted to restores where they have a budget of their own."""
+        capacity = self.read_capacity_bytes_per_s or self.capacity_bytes_per_s
+        return int(capacity * self.utilisation)
+
+    def lane(self, kind: Kind) -> Kind:
+        """Whose budget a slot of this kind takes from."""
+        return Kind.WRITE if self.shared_reads else kind
 
     @property
     def safe_sum_bytes_per_s(self) -> int:

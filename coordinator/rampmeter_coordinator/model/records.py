@@ -49,11 +49,17 @@ class OldShare:
 
     bytes_per_s: int
     until_s: float
+    kind: Kind = Kind.WRITE
 
 
 @dataclass(slots=True, kw_only=True)
 class Lease:
-    """A live lease. `offers` has the confirmed offer first and at most one unconfirmed behind it."""
+    """A live lease. `offers` has the confirmed offer first and at most one unconfirmed behind it.
+
+    order_s       when its save was first granted: its place among those that write
+    ready_at_s    when its first byte is expected, until it is in hand
+    deadline_at_s of an urgent save, far away where the notice told none; None = not urgent
+    """
 
     fence: Fence
     kind: Kind
@@ -68,20 +74,29 @@ class Lease:
     done_bytes: int = 0
     reported_s: float | None = None
     achieved_bytes_per_s: int = 0
+    order_s: float = 0.0
+    ready_at_s: float | None = None
+    deadline_at_s: float | None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class Waiter:
-    """A slot request that is held: its client is connected and may be granted."""
+    """A slot request that is held: its client is connected and may be granted.
+
+    since_s          when the job joined the queue
+    unsaved_since_s  the work since then would be lost: the age that its bid grows with
+    deadline_at_s    as in Lease
+    """
 
     since_s: float
+    unsaved_since_s: float
     kind: Kind
     reason: WaitReason
     num_bytes: int | None
     max_bytes_per_s: int | None
     ready_in_s: float
     started: bool
-    urgent: bool
+    deadline_at_s: float | None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -114,6 +129,7 @@ class Job:
     num_gpus: int
     registered_s: float
     plan: Plan
+    tenant: str | None = None
     num_bytes: int | None = None
     mtbf_s: float | None = None
     restart_s: float | None = None
@@ -142,6 +158,12 @@ class Job:
     ended_reason: GoneReason = GoneReason.EXPIRED
     queued_since_s: float | None = None
     asked_s: float = 0.0
+    save_since_s: float | None = None
+    """When the save that goes on was first granted: a lapsed one keeps its place among those that write."""
+    notice_served: bool = False
+    """An urgent save was granted: the attempt should end now."""
+    num_false_alarms: int = 0
+    """Urgent saves after which the attempt just went on: its next ones wait like all others."""
     finished: bool = False
     waiter: Waiter | None = None
     held: Held | None = None
