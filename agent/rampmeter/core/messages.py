@@ -152,6 +152,7 @@ class RefusalReason(StrEnum):
     DRAINING = "draining"
     STORE_UNAVAILABLE = "store_unavailable"
     REPLACED = "replaced"
+    NO_LEADER = "no_leader"
     INTERNAL = "internal"
 
 
