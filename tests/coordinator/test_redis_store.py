@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+import time
 
 import pytest
 from redis.asyncio import Redis
@@ -10,7 +11,7 @@ from redis.asyncio import Redis
 from rampmeter.core.errors import ConfigError
 from rampmeter_coordinator.errors import LostCommits, StoreUnavailable
 from rampmeter_coordinator.store.redis import RedisStore
-from support.batches import batch
+from support.batches import batch, candidate
 from support.redis_server import redis_server
 
 pytestmark = pytest.mark.debian("redis-server")
@@ -136,3 +137,52 @@ def test_the_store_is_only_imported_by_who_uses_it():
     """The redis package is an extra: the coordinator starts without it."""
     code = "import sys, rampmeter_coordinator.cli; sys.exit('redis' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_only_one_leads_until_its_lease_ends(tmp_path):
+    """Others hear who leads, where and by which clock; giving up somebody else's lease changes nothing."""
+
+    async def scenario(url):
+        store, other = await RedisStore.open(url), await RedisStore.open(url)
+        first = await store.lead(candidate("a", 10.5), 0.3)
+        for _ in range(2):
+            assert await other.lead(candidate("b", 99.0), 0.3) == first
+            await other.resign("b" * 32)
+        began_s = time.monotonic()
+        while (await other.lead(candidate("b", 99.0), 0.3)).leader.holder == "a" * 32:
+            assert time.monotonic() < began_s + 5
+            await asyncio.sleep(0.01)
+        assert (await store.lead(candidate("a", 11.0), 0.3)).leader == candidate("b", 99.0)
+        await store.close()
+        await other.close()
+
+    with redis_server(tmp_path) as url:
+        asyncio.run(scenario(url))
+
+
+def test_commits_go_on_under_the_run_id_of_a_server_that_came_back(tmp_path):
+    """A leader that finds its newest commit in a restarted server has lost nothing, and neither has the next one."""
+
+    async def scenario():
+        options = ("--appendonly", "yes")
+        with redis_server(tmp_path, *options) as url:
+            store = await RedisStore.open(url)
+            await store.commit(batch(1))
+        with redis_server(tmp_path, *options):
+            assert not (await (await RedisStore.open(url)).load("lustre")).contiguous
+            await store.lead(candidate("a"), 3.0)
+            await store.commit(batch(2))
+            assert (await (await RedisStore.open(url)).load("lustre")).contiguous
+
+    asyncio.run(scenario())
+
+
+def test_a_server_without_an_append_only_file_is_warned_of(tmp_path, caplog):
+    """It serves, but the operator hears what a restart of it costs."""
+
+    async def scenario(url):
+        await (await RedisStore.open(url)).close()
+
+    with redis_server(tmp_path) as url:
+        asyncio.run(scenario(url))
+    assert "no append-only file" in caplog.text

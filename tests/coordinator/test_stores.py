@@ -8,9 +8,10 @@ import pytest
 
 from rampmeter_coordinator.errors import Fenced, LostCommits
 from rampmeter_coordinator.store.memory import MemoryStore
+from rampmeter_coordinator.store.protocol import Position
 from rampmeter_coordinator.store.redis import RedisStore
 from rampmeter_coordinator.store.sqlite import SqliteStore
-from support.batches import batch, row
+from support.batches import batch, candidate, row
 from support.fake_redis import FakeRedis
 from support.redis_server import redis_server
 
@@ -188,5 +189,31 @@ def test_large_batches_land_whole(open_store):
         await store.commit(batch(1, records=records, log=[row(index) for index in range(10_000)]))
         await store.commit(batch(2, records=dict.fromkeys(list(records)[:9_000])))
         assert len((await store.load("lustre")).records) == 1_000
+
+    run(scenario, open_store)
+
+
+def test_how_far_a_pool_has_come_is_known_without_its_records(open_store):
+    """Epoch, number and writer of the newest commit; None before the first."""
+
+    async def scenario(store):
+        assert await store.newest("lustre") is None
+        await store.commit(batch(1, epoch=5, writer="one"))
+        await store.commit(batch(2, epoch=6, writer="two"))
+        assert await store.newest("lustre") == Position(epoch=6, number=2, writer="two")
+
+    run(scenario, open_store)
+
+
+def test_who_asks_while_nobody_leads_leads_and_goes_on_leading(open_store):
+    """Every request of the leader extends its lease; the answer is what it said last."""
+
+    async def scenario(store):
+        for now_s in (10.5, 11.5):
+            lead = await store.lead(candidate("a", now_s), 3.0)
+            assert lead.leader == candidate("a", now_s)
+            assert lead.ttl_s >= 3.0
+        await store.resign("a" * 32)
+        assert (await store.lead(candidate("b"), 3.0)).leader == candidate("b")
 
     run(scenario, open_store)

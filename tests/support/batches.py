@@ -1,7 +1,7 @@
 """Batches for store tests."""
 
 from rampmeter_coordinator.model.commands import Changes
-from rampmeter_coordinator.store.protocol import Batch, Head, LogRow
+from rampmeter_coordinator.store.protocol import Batch, Candidate, Head, LogRow
 
 
 def batch(number, *, epoch=5, writer="one", pool="lustre", records=None, meta=b"{}", log=()):
@@ -21,3 +21,8 @@ def batch(number, *, epoch=5, writer="one", pool="lustre", records=None, meta=b"
 def row(number):
     """A log row that can be told from others."""
     return LogRow(now_s=float(number), command=b'{"Tick":{}}', replies=b'[{"seq":%d}]' % number)
+
+
+def candidate(holder, now_s=10.5):
+    """A process that would lead."""
+    return Candidate(holder=holder * 32, url=f"http://{holder}:8000", boot_id="boot", now_s=now_s)

@@ -1,8 +1,19 @@
 """A store in a dictionary: tests, the simulator, and a coordinator whose operator accepts grace after each restart."""
 
+import math
 from collections import deque
 
-from rampmeter_coordinator.store.protocol import LOG_ROWS, Batch, Head, LogRow, StoredPool, must_land
+from rampmeter_coordinator.store.protocol import (
+    LOG_ROWS,
+    Batch,
+    Candidate,
+    Head,
+    Lead,
+    LogRow,
+    Position,
+    StoredPool,
+    must_land,
+)
 
 
 class _Pool:
@@ -37,6 +48,16 @@ class MemoryStore:
                 kept.records[key] = value
         kept.head, kept.meta = batch.head, batch.changes.meta
         kept.log.extend(batch.log)
+
+    async def newest(self, pool: str) -> Position | None:
+        kept = self._pools.get(pool)
+        return kept.head.position if kept and kept.head else None
+
+    async def lead(self, candidate: Candidate, ttl_s: float) -> Lead:  # noqa: ARG002  # who opened it leads, for ever
+        return Lead(leader=candidate, ttl_s=math.inf)
+
+    async def resign(self, holder: str) -> None:  # noqa: ARG002
+        return
 
     async def close(self) -> None:
         return

@@ -2,7 +2,8 @@
 
 A store keeps, per pool, records and a little head (number, epoch, boot id, times), and a capped log of decisions. A
 commit is all or nothing, and idempotent: the same batch sent twice lands once, because after a time-out nobody knows
-whether the first one landed. A store decides nothing and never drops a record by itself.
+whether the first one landed. Beside the pools it keeps who leads. A store decides nothing and never drops a record by
+itself. Leading alone gives no right to write: the epoch of a commit does.
 """
 
 from collections.abc import Mapping
@@ -25,6 +26,19 @@ class LogRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """How far a pool has come. Later ones compare greater: a newer epoch goes on from what it found."""
+
+    epoch: int
+    number: int
+    writer: str
+
+    def behind(self, other: "Position") -> bool:
+        """This one comes before `other`."""
+        return (self.epoch, self.number) < (other.epoch, other.number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
     """What a store knows of a pool beside its records.
 
@@ -44,6 +58,11 @@ class Head:
     grace_s: float
     grace_until_s: float
 
+    @property
+    def position(self) -> Position:
+        """How far the pool has come."""
+        return Position(epoch=self.epoch, number=self.number, writer=self.writer)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
@@ -57,12 +76,34 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPool:
-    """A pool as it was kept. `contiguous` is False where the store itself may have lost its newest commits."""
+    """A pool as it was kept. `contiguous` is False where the store itself may have lost its newest commits.
+
+    `overlap_s`: for so long from now on another server may go on to take commits that this one will never see.
+    """
 
     head: Head
     records: Mapping[str, bytes]
     meta: bytes
     contiguous: bool
+    overlap_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A process that would lead. `url`: where it answers; `now_s`: its clock, of boot `boot_id`, when it asked."""
+
+    holder: str
+    url: str
+    boot_id: str
+    now_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lead:
+    """Who leads, as it last asked. It leads for `ttl_s` from then on, on any clock; infinite where nobody else can."""
+
+    leader: Candidate
+    ttl_s: float
 
 
 class Store(Protocol):
@@ -74,6 +115,18 @@ class Store(Protocol):
 
     async def commit(self, batch: Batch) -> None:
         """Keep the batch, or raise Fenced or LostCommits and keep nothing."""
+        ...
+
+    async def newest(self, pool: str) -> Position | None:
+        """How far the pool has come, without its records."""
+        ...
+
+    async def lead(self, candidate: Candidate, ttl_s: float) -> Lead:
+        """Who leads: `candidate`, for `ttl_s` from now on, if it leads already or nobody does."""
+        ...
+
+    async def resign(self, holder: str) -> None:
+        """Lead no more, if `holder` does."""
         ...
 
     async def close(self) -> None:

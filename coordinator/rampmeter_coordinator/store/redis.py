@@ -1,84 +1,88 @@
-"""The store for replicas: Redis or Valkey, keys `rm:{POOL}:head`, `:records` and `:log` (one slot per pool).
+"""The store for replicas: Redis or Valkey. Keys `rm:{POOL}:head`, `:records`, `:log` (one slot per pool), `rm:leader`.
 
 One script (commit.lua) keeps a batch if its epoch and number fit, so that a deposed coordinator can write nothing.
-Records have no expiry: dropping one is a decision of the ledger. A server that may evict keys is refused at start.
-Time-outs are short, because a coordinator that waits for its store answers nobody.
+Records have no expiry: dropping one is a decision of the ledger. Only the leader's lease has one.
 """
 
 import json
-from collections.abc import Awaitable
 from importlib.resources import files
-from typing import Any, TypeVar, cast
+from typing import Any
 
-from redis.asyncio import BlockingConnectionPool, Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import RedisError, ResponseError
+from redis.asyncio import Redis
+from redis.commands.core import AsyncScript
 
-from rampmeter.core.errors import ConfigError
-from rampmeter_coordinator.errors import Fenced, LostCommits, StoreUnavailable
-from rampmeter_coordinator.store.protocol import LOG_ROWS, Batch, Head, LogRow, StoredPool
+from rampmeter_coordinator.errors import Fenced, LostCommits
+from rampmeter_coordinator.store.connection import Connection, FixedServer, client_of
+from rampmeter_coordinator.store.protocol import (
+    LOG_ROWS,
+    Batch,
+    Candidate,
+    Head,
+    Lead,
+    LogRow,
+    Position,
+    StoredPool,
+)
+from rampmeter_coordinator.store.sentinel import SCHEME, SentinelServer, parse_sentinel
 
-_SCRIPT = (files(__package__) / "commit.lua").read_text()
-_TIMEOUT_S = 1.0
+_LEADER = "rm:leader"
 
-T = TypeVar("T")
+
+def _script(name: str) -> AsyncScript:
+    """A script that is sent by its digest, and whole to a server that does not know it (any more)."""
+    return AsyncScript(Redis(), (files(__package__) / name).read_text())
+
+
+_COMMIT, _LEAD, _RESIGN = _script("commit.lua"), _script("lead.lua"), _script("resign.lua")
 
 
 class RedisStore:
-    """Use `open`. `run_id` is the server process: another one at the next load may have lost the newest commits."""
+    """Use `open`. A server process other than the one that kept the newest commit may have lost some."""
 
-    def __init__(self, client: Redis, *, run_id: str, log_rows: int = LOG_ROWS) -> None:
-        self._client = client
+    def __init__(self, connection: Connection, *, run_id: str, log_rows: int = LOG_ROWS) -> None:
+        self._connection = connection
         self._run_id = run_id
         self._log_rows = log_rows
-        self._commit = client.register_script(_SCRIPT)
 
     @classmethod
     async def open(cls, url: str, *, log_rows: int = LOG_ROWS) -> "RedisStore":
         """Connect and check the server's settings. Raises ConfigError or StoreUnavailable."""
-        try:
-            pool = BlockingConnectionPool.from_url(
-                url,
-                max_connections=16,
-                timeout=_TIMEOUT_S,
-                socket_timeout=_TIMEOUT_S,
-                socket_connect_timeout=_TIMEOUT_S,
-                retry=Retry(NoBackoff(), 1),
-            )
-        except ValueError as error:
-            raise ConfigError(f"store: {error}") from None
-        return await cls.start(Redis(connection_pool=pool), log_rows=log_rows)
+        if url.startswith(SCHEME):
+            return await cls._start(Connection(SentinelServer(parse_sentinel(url))), log_rows)
+        return await cls.start(client_of(url), log_rows=log_rows)
 
     @classmethod
     async def start(cls, client: Redis, *, log_rows: int = LOG_ROWS) -> "RedisStore":
         """A store over `client`, if that server keeps what it is given."""
         try:
-            info: dict[str, Any] = await _reach(client.info())
-            _refuse_eviction(info)
+            return await cls._start(Connection(FixedServer(client)), log_rows)
         except BaseException:
             await client.aclose()
             raise
-        return cls(client, run_id=str(info.get("run_id", "")), log_rows=log_rows)
+
+    @classmethod
+    async def _start(cls, connection: Connection, log_rows: int) -> "RedisStore":
+        return cls(connection, run_id=await connection.call(_run_id), log_rows=log_rows)
 
     async def load(self, pool: str) -> StoredPool | None:
-        keys = _keys(pool)
-        pipeline = self._client.pipeline(transaction=True)
-        pipeline.hgetall(keys[0])
-        pipeline.hgetall(keys[1])
-        head, records = await _reach(pipeline.execute())
+        head, records = await self._connection.call(lambda client: _read(client, pool))
+        # Asked after the reading: had the server been replaced meanwhile, the ids would differ.
+        self._run_id = await self._connection.call(_run_id)
         if not head:
             return None
+        same = head[b"run_id"].decode() == self._run_id
         return StoredPool(
             head=_head({name.decode(): value for name, value in head.items()}),
             records={key.decode(): value for key, value in records.items()},
             meta=head[b"meta"],
-            contiguous=head[b"run_id"].decode() == self._run_id,
+            contiguous=same,
+            overlap_s=0.0 if same else self._connection.overlap_s,
         )
 
     async def commit(self, batch: Batch) -> None:
-        verdict, epoch, number = await _reach(
-            self._commit(keys=_keys(batch.pool), args=_arguments(batch, self._run_id, self._log_rows))
+        arguments = _arguments(batch, self._run_id, self._log_rows)
+        verdict, epoch, number = await self._connection.call(
+            lambda client: _COMMIT(keys=_keys(batch.pool), args=arguments, client=client)
         )
         if verdict == b"fenced":
             raise Fenced(f"pool {batch.pool}: epoch {epoch} with commit {number} has taken over")
@@ -87,33 +91,61 @@ class RedisStore:
                 f"pool {batch.pool}: the store is at commit {number}, but it had kept {batch.head.number - 1}"
             )
 
+    async def newest(self, pool: str) -> Position | None:
+        epoch, number, writer = await self._connection.call(lambda client: _position(client, pool))
+        if epoch is None:
+            return None
+        return Position(epoch=int(epoch), number=int(number), writer=writer.decode())
+
+    async def lead(self, candidate: Candidate, ttl_s: float) -> Lead:
+        value = _leader_value(candidate)
+        arguments: list[str | int] = [candidate.holder, value, round(ttl_s * 1000)]
+        found = await self._connection.call(
+            lambda client: _LEAD(keys=[_LEADER], args=arguments, client=client)
+        )
+        leader = _leader(found)
+        if leader.holder == candidate.holder:
+            # The next commit goes on from what this server process has, or it is refused as lost.
+            self._run_id = await self._connection.call(_run_id)
+        return Lead(leader=leader, ttl_s=ttl_s)
+
+    async def resign(self, holder: str) -> None:
+        await self._connection.call(lambda client: _RESIGN(keys=[_LEADER], args=[holder], client=client))
+
     async def log(self, pool: str) -> list[LogRow]:
         """The newest decisions, oldest first."""
-        found: list[bytes] = await _reach(
-            cast(Awaitable[list[bytes]], self._client.lrange(_keys(pool)[2], 0, -1))
-        )
+        found: list[Any] = await self._connection.call(lambda client: client.lrange(_keys(pool)[2], 0, -1))
         return [_log_row(row) for row in found]
 
     async def close(self) -> None:
-        await self._client.aclose()
+        await self._connection.close()
 
 
-def _refuse_eviction(info: dict[str, Any]) -> None:
-    policy = info.get("maxmemory_policy", "noeviction")
-    if policy != "noeviction":
-        raise ConfigError(
-            f"the Redis server's maxmemory-policy is {policy}: it may drop leases; "
-            "set it to noeviction (CONFIG SET maxmemory-policy noeviction, and in redis.conf)"
-        )
+async def _read(client: Redis, pool: str) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
+    pipeline = client.pipeline(transaction=True)
+    pipeline.hgetall(_keys(pool)[0])
+    pipeline.hgetall(_keys(pool)[1])
+    head, records = await pipeline.execute()
+    return head, records
 
 
-async def _reach(work: Awaitable[T]) -> T:
-    try:
-        return await work
-    except (RedisError, OSError, TimeoutError) as error:
-        # Loading, read-only replica, out of memory, refused, timed out: all the same to who waits for a commit.
-        text = str(error) if isinstance(error, ResponseError) else type(error).__name__
-        raise StoreUnavailable(f"Redis: {text}") from error
+async def _position(client: Redis, pool: str) -> list[Any]:
+    return await client.hmget(_keys(pool)[0], ["epoch", "number", "writer"])
+
+
+async def _run_id(client: Redis) -> str:
+    info: dict[str, Any] = await client.info("server")
+    return str(info.get("run_id", ""))
+
+
+def _leader_value(candidate: Candidate) -> str:
+    rest = {"url": candidate.url, "boot_id": candidate.boot_id, "now_s": candidate.now_s}
+    return f"{candidate.holder} {json.dumps(rest)}"
+
+
+def _leader(value: bytes) -> Candidate:
+    holder, _, rest = value.decode().partition(" ")
+    return Candidate(holder=holder, **json.loads(rest))
 
 
 def _keys(pool: str) -> list[str]:

@@ -7,6 +7,7 @@ A data directory that cannot be used is a ConfigError at start; an error later i
 
 import asyncio
 import fcntl
+import math
 import os
 import sqlite3
 from collections.abc import Callable
@@ -16,7 +17,17 @@ from typing import TypeVar
 
 from rampmeter.core.errors import ConfigError
 from rampmeter_coordinator.errors import StoreUnavailable
-from rampmeter_coordinator.store.protocol import LOG_ROWS, Batch, Head, LogRow, StoredPool, must_land
+from rampmeter_coordinator.store.protocol import (
+    LOG_ROWS,
+    Batch,
+    Candidate,
+    Head,
+    Lead,
+    LogRow,
+    Position,
+    StoredPool,
+    must_land,
+)
 
 SCHEMA = 1
 _FILE = "rampmeter.sqlite3"
@@ -75,6 +86,15 @@ class SqliteStore:
         """The newest decisions, oldest first."""
         return await self._run(lambda: self._file.log(pool))
 
+    async def newest(self, pool: str) -> Position | None:
+        return await self._run(lambda: self._file.newest(pool))
+
+    async def lead(self, candidate: Candidate, ttl_s: float) -> Lead:  # noqa: ARG002  # the lock on the directory says so
+        return Lead(leader=candidate, ttl_s=math.inf)
+
+    async def resign(self, holder: str) -> None:  # noqa: ARG002
+        return
+
     async def close(self) -> None:
         await self._run(self._file.close)
         self._executor.shutdown()
@@ -123,6 +143,10 @@ class _File:
             "SELECT now_s, command, replies FROM log WHERE pool = ? ORDER BY row", (pool,)
         )
         return [LogRow(now_s=now_s, command=command, replies=replies) for now_s, command, replies in rows]
+
+    def newest(self, pool: str) -> Position | None:
+        head = self._head(pool)
+        return head.position if head else None
 
     def close(self) -> None:
         self._db.close()
