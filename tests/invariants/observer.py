@@ -12,9 +12,9 @@ memory the safe rates of processes that the new coordinator has not answered yet
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from invariants.leader import Leader
 from invariants.process import Process
-from rampmeter.core.messages import Fence
-from rampmeter_coordinator.model.ledger import Ledger
+from rampmeter.core.messages import Fence, Kind
 from rampmeter_coordinator.model.pool import PoolConfig
 
 
@@ -36,7 +36,8 @@ class Observer:
         self.longest_lease_s = config.grace_s
         """The longest lease, and a margin, that any configuration so far could give out."""
         self._largest_capacity = config.capacity_bytes_per_s
-        self._budgets = [(0.0, config.budget_bytes_per_s)]
+        self._shared = config.shared_reads
+        self._budgets = [(0.0, config.budget_bytes_per_s, config.read_budget_bytes_per_s)]
         self._fences: dict[Fence, str] = {}
         self._highest = Fence(epoch=0, counter=0)
 
@@ -44,38 +45,46 @@ class Observer:
         """From now on this configuration is in force."""
         self.longest_lease_s = max(self.longest_lease_s, config.grace_s)
         self._largest_capacity = max(self._largest_capacity, config.capacity_bytes_per_s)
-        self._budgets.append((now_s, config.budget_bytes_per_s))
+        self._budgets.append((now_s, config.budget_bytes_per_s, config.read_budget_bytes_per_s))
 
     def look(self, now_s: float, processes: Iterable[Process]) -> None:
         """From outside: what may be used at this moment."""
-        leased = safe = 0
+        leased = reads = safe = 0
         for process in processes:
-            rate, by_lease = process.usable(now_s)
-            if by_lease:
+            rate, kind = process.usable()
+            if kind is Kind.READ:
+                reads += rate
+            elif kind is Kind.WRITE:
                 leased += rate
-            elif not process.forgotten:
+            elif not process.forgotten_by:
                 safe += rate
-        bound = max(self._largest_budget(now_s), safe)
-        if leased + safe > bound:
-            self.violated(now_s, "over the budget", leased + safe, bound)
+        budget, read_budget = self._largest_budgets(now_s)
+        if self._shared:
+            leased, reads = leased + reads, 0
+        if leased + safe > max(budget, safe):
+            self.violated(now_s, "over the budget", leased + safe, max(budget, safe))
+        if reads > read_budget:
+            self.violated(now_s, "reads over their budget", reads, read_budget)
         if safe > self._largest_capacity:
             self.violated(now_s, "safe rates over the capacity", safe, self._largest_capacity)
 
-    def _largest_budget(self, now_s: float) -> int:
+    def _largest_budgets(self, now_s: float) -> tuple[int, int]:
         since_s = now_s - self.longest_lease_s
         while len(self._budgets) > 1 and self._budgets[1][0] < since_s:
             self._budgets.pop(0)
-        return max(budget for _, budget in self._budgets)
+        if len(self._budgets) == 1:
+            return self._budgets[0][1:]
+        return max(writes for _, writes, _ in self._budgets), max(reads for _, _, reads in self._budgets)
 
-    def look_inside(self, now_s: float, ledger: Ledger) -> None:
-        """What must hold in the ledger after every command."""
-        state = ledger._state
+    def look_inside(self, now_s: float, leader: Leader) -> None:
+        """What must hold in a ledger after every command."""
+        ledger, state = leader.ledger, leader.ledger._state
         holders = [job for job in state.jobs.values() if job.lease is not None]
         if {job.uid for job in holders} != set(state.live):
             self.violated(now_s, "the live leases are not those of the jobs")
         if any(len(job.lease.offers) > 2 for job in holders):
             self.violated(now_s, "more than two offers for one lease")
-        if state.waiting and not state.live and ledger._leasing._rest(now_s) > 0:
+        if state.waiting and not state.live and ledger._leasing._rest(leader.now_s) > 0:
             self.violated(now_s, "somebody waits, nobody writes, there is room")
         self._look_at_fences(now_s, {job.lease.fence: job.uid for job in holders})
 

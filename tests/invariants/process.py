@@ -2,7 +2,8 @@
 
 One request in flight, `ack` = last answer applied, the same number when it is sent again, a newer number supersedes.
 Lease: asked for, armed, lead-in, ready, written at the allowed rate, released; lapsed or gone: asked for again. Silent:
-the safe rate when it is usable, after a look at the newest claim. What may be used now is `usable`.
+the safe rate when it is usable, after a look at the newest claim. What may be used now is `usable`. Its clock has an
+offset and a drift of its own; only what begins with `world` is the world's time.
 """
 
 import math
@@ -16,6 +17,7 @@ from rampmeter.core.messages import (
     EndReason,
     Finish,
     Gone,
+    GoneReason,
     Grant,
     Heartbeat,
     Kind,
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from invariants.world import World
 
 CLAIM_CHECK_S = 15.0
+DRIFT = 5e-4
+ROUNDING_S = 1e-6
 BACKOFF_S = 1.0
 TIMEOUT_S = {SlotRequest: 30.0}
 """What a client waits for an answer: the longest hold and 5 s; 10 s for all but slot requests."""
@@ -49,6 +53,7 @@ class Job:
     num_bytes: int
     max_bytes_per_s: int | None
     lead_s: float
+    tenant: str | None = None
     newest_claim: int = 0
     claimed_s: dict[int, float] = field(default_factory=dict)
     saved_s: list[float] = field(default_factory=list)
@@ -57,87 +62,135 @@ class Job:
 class Process:
     """Born training; `poll` whenever something may have changed."""
 
-    def __init__(self, world: "World", job: Job, rng: random.Random, remembered: Plan | None) -> None:
+    def __init__(
+        self, world: "World", job: Job, rng: random.Random, remembered: Plan | None, *, restore: bool = False
+    ) -> None:
         self.job, self.attempt, self.clock = job, job.newest_claim, LeaseClock()
-        self.alive, self.finishing, self.frozen_until_s = True, False, 0.0
-        self.cut_up_until_s = self.cut_down_until_s = 0.0
-        self.forgotten = False
-        """A coordinator without memory has come since the last answer."""
+        self.alive, self.finishing = True, False
+        self.frozen_until_s = self.hung_until_s = self.cut_up_until_s = self.cut_down_until_s = 0.0
+        self.forgotten_by = 0
+        """The epoch of a leader that does not know what this process was told, until it has answered; 0 = known."""
         self._world, self._rng = world, rng
+        self._clock_rate, self._clock_offset_s = 1.0 + rng.uniform(-DRIFT, DRIFT), rng.uniform(0.0, 1e5)
+        now_s = self.now_s
         self._seq = self._ack = 0
         self._in_flight: Request | None = None
         self._first_sent_s = self._sent_s = self._not_before_s = self._heard_s = 0.0
         self._registered = self._told_ready = False
-        self._due_s = world.now_s + rng.uniform(0.0, 60.0)
+        self._due_s = now_s if restore else now_s + rng.uniform(0.0, 60.0)
+        self._kind = Kind.READ if restore else Kind.WRITE
+        self._ends_s: float | None = None
+        """An announced end: the save before it is urgent."""
         self._saving = False
         self._byte_in_hand_s = math.inf
-        self._done_bytes = 0.0
-        self._advanced_s = world.now_s
+        self._done_bytes = self._started_s = 0.0
+        self._spent = {"throttled_s": 0.0, "blocked_s": 0.0, "busy_s": 0.0}
+        self._advanced_s = self._snapshot_s = now_s
         self._save_fence = self._release_fence = None
         self._rate_before = 0
         if remembered is not None:
-            self.clock.remember(remembered, world.now_s)
+            self.clock.remember(remembered, now_s)
+
+    @property
+    def now_s(self) -> float:
+        """Its clock."""
+        return self._world.now_s * self._clock_rate + self._clock_offset_s
+
+    def _world_s(self, at_s: float) -> float:
+        return (at_s - self._clock_offset_s) / self._clock_rate
 
     # -- what it may use -----------------------------------------------------------------------------------------
 
-    def usable(self, now_s: float) -> tuple[int, bool]:
-        """Bytes/s that the writer may use now, and whether it is by a lease."""
+    def usable(self) -> tuple[int, Kind | None]:
+        """Bytes/s that may be used now, and what the lease is for; None: by the safe rate."""
         if not self.alive or self.finishing:
-            return 0, True
+            return 0, None
+        now_s = self.now_s
         allowance = self.clock.allowance(now_s)
-        if allowance.fence is None and allowance.bytes_per_s and self._stopped_by_claim(now_s):
-            return 0, False
-        return allowance.bytes_per_s, allowance.fence is not None
+        if allowance.fence is not None:
+            return allowance.bytes_per_s, self._kind
+        if allowance.bytes_per_s and self._stopped_by_claim(now_s):
+            return 0, None
+        return allowance.bytes_per_s, None
+
+    def noticed(self, in_s: float) -> None:
+        """Its end was announced: it saves before, and says that this is urgent."""
+        self._ends_s = self.now_s + in_s
+        if self._kind is Kind.WRITE and not self._saving:
+            self._due_s = self.now_s
+        self.poll()
 
     def _stopped_by_claim(self, now_s: float) -> bool:
         """It looks for a newer claim before the first byte at the safe rate and every 15 s while it writes on."""
         newer_s = [at_s for number, at_s in self.job.claimed_s.items() if number > self.attempt]
         if not newer_s:
             return False
-        start_s = self.clock.safe_window()[0]
+        start_s = self._world_s(self.clock.safe_window()[0])
         looks = math.ceil(max(0.0, min(newer_s) - start_s) / CLAIM_CHECK_S)
-        return now_s >= start_s + looks * CLAIM_CHECK_S
+        return self._world_s(now_s) >= start_s + looks * CLAIM_CHECK_S
 
     # -- time ----------------------------------------------------------------------------------------------------
 
     def poll(self) -> None:
         """Write on, talk if there is something to say, and come back when the next thing happens."""
-        now_s = self._world.now_s
-        if not self.alive or now_s < self.frozen_until_s:
+        if not self.alive or self._world.now_s < self.frozen_until_s:
             return
+        now_s = self.now_s
         self._write(now_s)
         self._talk(now_s)
-        self._world.poll_at(self, self._next_s(now_s))
+        self._world.poll_at(self, self._world_s(self._next_s(now_s)) + ROUNDING_S)
 
     def _write(self, now_s: float) -> None:
-        rate, by_lease = self.usable(now_s)
-        if rate and not by_lease and not self._saving and now_s >= self._due_s:
+        rate, by_lease = self.usable()
+        if rate and by_lease is None and not self._saving and now_s >= self._due_s:
             self._begin(now_s)  # silence, and the safe rate is usable: goes on without a grant
         since_s, self._advanced_s = max(self._advanced_s, self._byte_in_hand_s), now_s
         if self._saving and now_s > since_s:
-            self._done_bytes += (now_s - since_s) * min(self._rate_before, self.job.max_bytes_per_s or 10**9)
-        if self._saving and self._done_bytes >= self.job.num_bytes:
-            self._saving, self._due_s = (
-                False,
-                now_s + (self.clock.plan.request_after_s if self.clock.plan else 60),
-            )
-            self._release_fence, self._save_fence = self._save_fence, None
-            self.job.saved_s.append(now_s)
-            self.clock.dropped()
-        self._rate_before = self.usable(now_s)[0]
+            speed, spent_as = self._speed(self._rate_before)
+            self._done_bytes = min(self._done_bytes + (now_s - since_s) * speed, self.job.num_bytes)
+            self._spent[spent_as] += now_s - since_s
+        if self._saving and self._done_bytes >= self.job.num_bytes - 0.5:
+            self._saved(now_s)
+        self._rate_before = 0 if self._hung() else self.usable()[0]
+
+    def _saved(self, now_s: float) -> None:
+        self._saving, self._due_s = (
+            False,
+            now_s + (self.clock.plan.request_after_s if self.clock.plan else 60),
+        )
+        self._release_fence, self._save_fence = self._save_fence, None
+        if self._kind is Kind.WRITE:
+            self.job.saved_s.append(self._world.now_s)
+            self._snapshot_s = self._started_s
+        self._kind = Kind.WRITE
+        self.clock.dropped()
+
+    def _hung(self) -> bool:
+        return self._world.now_s < self.hung_until_s
+
+    def _speed(self, rate: int) -> tuple[float, str]:
+        """How fast it really writes at this rate, and where its time goes."""
+        if self._hung():
+            return 0.0, "blocked_s"
+        own = min(rate, self.job.max_bytes_per_s or 10**9)
+        if self._world.storage_share < 1.0:
+            return own * self._world.storage_share, "blocked_s"
+        return float(own), "busy_s" if own < rate else "throttled_s"
 
     def _begin(self, now_s: float) -> None:
         self._saving, self._done_bytes, self._byte_in_hand_s = True, 0.0, now_s + self.job.lead_s
+        self._started_s = now_s
+        self._spent = dict.fromkeys(self._spent, 0.0)
 
     def _next_s(self, now_s: float) -> float:
         times = [self._due_s, self._not_before_s, self._byte_in_hand_s, *self.clock.safe_window()]
-        times += [self._heard_s + 15.0, self._sent_s + self._timeout_s(), self.frozen_until_s]
+        times += [self._heard_s + 15.0, self._sent_s + self._timeout_s()]
         if self.clock.fence is not None:
             times.append(self.clock._lease.until_s)
-        rate = min(self._rate_before, self.job.max_bytes_per_s or 10**9)
-        if self._saving and rate:
-            left_s = (self.job.num_bytes - self._done_bytes) / rate
-            times.append(max(now_s, self._byte_in_hand_s) + left_s + 1e-6)
+        speed = self._speed(self._rate_before)[0]
+        if self._saving and speed:
+            left_s = (self.job.num_bytes - self._done_bytes) / speed
+            times.append(max(now_s, self._byte_in_hand_s) + left_s)
         return min((t for t in times if t > now_s), default=now_s + 15.0)
 
     # -- talk ----------------------------------------------------------------------------------------------------
@@ -148,11 +201,20 @@ class Process:
             if now_s >= self._sent_s + self._timeout_s():
                 self._again(now_s)
                 return
-            pressing = wanted in (Ready, Release, Finish) or (wanted is SlotRequest and self._saving)
-            if not pressing or wanted is type(self._in_flight):
+            pressing = wanted in (Ready, Release, Finish) or (wanted is SlotRequest and self._presses())
+            if not pressing or (wanted is type(self._in_flight) and not self._becomes_urgent()):
                 return
         if wanted is not None and now_s >= self._not_before_s:
             self._say(wanted, now_s)
+
+    def _presses(self) -> bool:
+        return self._saving or self._urgent()
+
+    def _urgent(self) -> bool:
+        return self._ends_s is not None and self._kind is Kind.WRITE
+
+    def _becomes_urgent(self) -> bool:
+        return isinstance(self._in_flight, SlotRequest) and self._urgent() and not self._in_flight.urgent
 
     def _timeout_s(self) -> float:
         return TIMEOUT_S.get(type(self._in_flight), 10.0) if self._in_flight else math.inf
@@ -174,17 +236,17 @@ class Process:
 
     def _again(self, now_s: float) -> None:
         """No answer in time: the same request once more, or a fresh one in its place."""
-        self._world.hang_up(self, self._in_flight)
+        self._world.network.hang_up(self, self._in_flight)
         if self._rng.random() < 0.5:
             self._sent_s = now_s
-            self._world.send(self, self._in_flight)
+            self._world.network.send(self, self._in_flight)
             return
         self._in_flight = None
         self._talk(now_s)
 
     def _say(self, kind: type[Request], now_s: float) -> None:
         if self._in_flight is not None:
-            self._world.hang_up(self, self._in_flight)
+            self._world.network.hang_up(self, self._in_flight)
         if kind is SlotRequest:
             self.clock.dropped()  # whoever asks holds nothing
         self._seq += 1
@@ -193,36 +255,44 @@ class Process:
             job_uid=self.job.uid, attempt=self.attempt, seq=self._seq, ack=self._ack, **words
         )
         self._first_sent_s = self._sent_s = now_s
-        self._world.send(self, self._in_flight)
+        self._world.network.send(self, self._in_flight)
 
     def _words(self, kind: type[Request], now_s: float) -> dict[str, Any]:
         in_hand = self._saving and now_s >= self._byte_in_hand_s
-        done = {"done_bytes": int(self._done_bytes), "throttled_s": 0.0, "blocked_s": 0.0, "busy_s": 0.0}
+        done = {"done_bytes": int(self._done_bytes), **self._spent}
         if kind is Register:
             held = self.clock.plan.safe_bytes_per_s if self.clock.plan else 0
             figures = {"num_gpus": 8, "num_bytes": self.job.num_bytes, "stall_s": 1.0, "mtbf_s": 3600.0}
             claim = f"{self.attempt:032x}"
-            return {"name": "job", "claim": claim, "safe_bytes_per_s": held, **figures}
+            tenant = self.job.tenant
+            return {"name": "job", "claim": claim, "safe_bytes_per_s": held, "tenant": tenant, **figures}
         if kind is Heartbeat:
             return {"step": 1}
         if kind is SlotRequest:
-            ready_in_s = max(0.0, self._byte_in_hand_s - now_s) if self._saving else self.job.lead_s
-            asked = {"max_bytes_per_s": self.job.max_bytes_per_s, "num_bytes": self.job.num_bytes}
-            return {"kind": Kind.WRITE, "ready_in_s": ready_in_s, "started": in_hand, **asked}
+            return self._slot_words(now_s, started=in_hand)
         if kind is Ready:
             return {"fence": self.clock.fence, "lead_s": self.job.lead_s}
         if kind is Renew:
-            held = self.usable(now_s)[0]
+            held = self.usable()[0]
             return {"fence": self.clock.fence, "held_bytes_per_s": held, **done}
         if kind is Release:
             return {"fence": self._release_fence, "outcome": Outcome.COMMITTED, "write_s": 1.0, **done}
         return {"reason": EndReason.FINISHED}
 
+    def _slot_words(self, now_s: float, *, started: bool) -> dict[str, Any]:
+        words: dict[str, Any] = {"kind": self._kind, "started": started, "num_bytes": self.job.num_bytes}
+        words["ready_in_s"] = max(0.0, self._byte_in_hand_s - now_s) if self._saving else self.job.lead_s
+        words["max_bytes_per_s"] = self.job.max_bytes_per_s
+        words["age_s"] = max(0.0, now_s - self._snapshot_s)
+        if self._urgent():
+            words |= {"urgent": True, "deadline_s": max(0.1, self._ends_s - now_s)}
+        return words
+
     # -- answers -------------------------------------------------------------------------------------------------
 
     def hear(self, seq: int, body: AnyAnswer | Refusal | None) -> bool:
         """An answer, a refusal, or None: nobody is there. True if it is an answer to the request in flight, applied."""
-        now_s = self._world.now_s
+        now_s = self.now_s
         if not self.alive or self._in_flight is None or self._in_flight.seq != seq:
             return False
         self._write(now_s)
@@ -266,6 +336,8 @@ class Process:
                 self._begin(now_s)
         elif isinstance(body, Gone):
             self.clock.dropped()
+            if body.reason is GoneReason.MAKE_ROOM:  # this save is given up
+                self._saving, self._due_s, self._save_fence = False, now_s + 60.0, None
         elif isinstance(body, Wait):
             self._not_before_s = now_s + body.retry_after_s
         elif isinstance(request, Register):
