@@ -5,8 +5,11 @@ seconds of the coordinator's clock and compare only within one boot.
 """
 
 import math
-from dataclasses import dataclass, field
+from copy import copy
+from typing import Any, get_type_hints
 
+import msgspec
+from msgspec import Raw, Struct, field
 from pydantic import TypeAdapter
 
 from rampmeter.core.messages import (
@@ -19,12 +22,16 @@ from rampmeter.core.messages import (
     RateReason,
     WaitReason,
 )
+from rampmeter_coordinator.model.encoding import twin_of
 
 INFINITY = math.inf
 
 
-@dataclass(slots=True, kw_only=True)
-class Offer:
+class _Record(Struct, omit_defaults=True, gc=False):
+    """Written without what has its default; never part of a cycle, so the garbage collector need not walk it."""
+
+
+class Offer(_Record, kw_only=True):
     """What one answer allowed: a rate until a time. It counts until a later offer is confirmed or its time is over."""
 
     seq: int
@@ -32,8 +39,7 @@ class Offer:
     until_s: float
 
 
-@dataclass(slots=True, kw_only=True)
-class SafeOffer:
+class SafeOffer(_Record, kw_only=True):
     """The safe rate of plan `number` in one answer, and its times; `seq` 0 = held from before we knew the job."""
 
     seq: int
@@ -43,17 +49,19 @@ class SafeOffer:
     for_s: float
 
 
-@dataclass(slots=True, kw_only=True)
-class OldShare:
-    """What a fenced attempt may still be using, until it must have stopped."""
+class OldShare(_Record, kw_only=True):
+    """What a fenced attempt or a revoked lease may still be using, until it must have stopped.
+
+    Of a revoked one no more once the same attempt confirms an answer later than `void_after_seq`.
+    """
 
     bytes_per_s: int
     until_s: float
     kind: Kind = Kind.WRITE
+    void_after_seq: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class Lease:
+class Lease(_Record, kw_only=True):
     """A live lease. `offers` has the confirmed offer first and at most one unconfirmed behind it.
 
     order_s       when its save was first granted: its place among those that write
@@ -79,8 +87,7 @@ class Lease:
     deadline_at_s: float | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class Waiter:
+class Waiter(_Record, kw_only=True):
     """A slot request that is held: its client is connected and may be granted.
 
     since_s          when the job joined the queue
@@ -99,8 +106,7 @@ class Waiter:
     deadline_at_s: float | None
 
 
-@dataclass(slots=True, kw_only=True)
-class Held:
+class Held(_Record, kw_only=True):
     """A request without an answer yet, to be answered at `until_s` at the latest."""
 
     seq: int
@@ -108,8 +114,7 @@ class Held:
     until_s: float
 
 
-@dataclass(slots=True, kw_only=True)
-class Learned:
+class Learned(_Record, kw_only=True):
     """Smoothed samples of committed saves; None until there is one."""
 
     stall_s: float | None = None
@@ -118,8 +123,7 @@ class Learned:
     num_samples: int = 0
 
 
-@dataclass(slots=True, kw_only=True)
-class Job:
+class Job(_Record, kw_only=True):
     """One job, its newest attempt and what older ones may still use."""
 
     uid: str
@@ -172,14 +176,46 @@ class Job:
     """The price under which the plan was made; None where it has to be looked at again."""
 
     def to_bytes(self) -> bytes:
-        """The record as JSON, without what lives on a connection; what is None is left out."""
-        return _RECORD.dump_json(self, exclude=_PASSING, exclude_none=True)
+        """The record as JSON, without what lives on a connection."""
+        stored: Any = copy(self)
+        stored.waiter = stored.held = stored.planned_price = None
+        stored.wake_s = INFINITY
+        if self.answer is not None:
+            stored.answer = twin_of(self.answer)
+        return _JSON.encode(stored)
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "Job":
         """The record that `to_bytes` wrote. Unknown keys of a newer writer are dropped."""
-        return _RECORD.validate_json(raw)
+        stored = _READER.decode(raw)
+        values = {name: getattr(stored, name) for name in _STORED}
+        answer = bytes(stored.answer)
+        values["answer"] = _ANSWER.validate_json(answer) if answer else None
+        return cls(**values)
 
 
-_PASSING = {"waiter", "held", "wake_s", "planned_price"}
-_RECORD = TypeAdapter(Job)
+_STORED = tuple(
+    name for name in Job.__struct_fields__ if name not in ("waiter", "held", "wake_s", "planned_price")
+)
+_JSON = msgspec.json.Encoder()
+_ANSWER: TypeAdapter[AnyAnswer] = TypeAdapter(AnyAnswer)
+
+
+def _reader() -> msgspec.json.Decoder[Any]:
+    """Reads what was stored of a job; its answer stays text, because msgspec knows no union of dataclasses."""
+    hints = get_type_hints(Job)
+    fields = [
+        (known.name, hints[known.name], _default_of(known))
+        for known in msgspec.structs.fields(Job)
+        if known.name in _STORED and known.name != "answer"
+    ]
+    return msgspec.json.Decoder(msgspec.defstruct("Stored", [*fields, ("answer", Raw, Raw())], kw_only=True))
+
+
+def _default_of(known: msgspec.structs.FieldInfo) -> Any:
+    if known.default_factory is not msgspec.NODEFAULT:
+        return field(default_factory=known.default_factory)
+    return field() if known.default is msgspec.NODEFAULT else field(default=known.default)
+
+
+_READER = _reader()

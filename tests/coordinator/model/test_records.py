@@ -1,13 +1,18 @@
 """What a restart must not forget: records round trip, times go on, another boot is read carefully."""
 
 import dataclasses
+from enum import StrEnum
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from rampmeter.core.messages import Gone, Grant, Outcome, RefusalReason
+from rampmeter.core.messages import Gone, GoneReason, Grant, Noted, Outcome, Plan, PlanReason, RefusalReason
 from rampmeter_coordinator.model.commands import Refusal, Tick
 from rampmeter_coordinator.model.ledger import Ledger
-from rampmeter_coordinator.model.records import INFINITY, Job
+from rampmeter_coordinator.model.records import INFINITY, Job, Learned, SafeOffer
 from support.desk import POOL, Desk
 
 T = 1000.0
@@ -33,14 +38,103 @@ def test_every_record_round_trips() -> None:
     for raw in desk.records.values():
         assert Job.from_bytes(raw).to_bytes() == raw
     for uid, job in desk.ledger._state.jobs.items():
-        stored = dataclasses.replace(job, waiter=None, held=None, wake_s=INFINITY, planned_price=None)
-        assert Job.from_bytes(desk.records[uid]) == stored
+        assert Job.from_bytes(desk.records[uid]) == durable(job)
+
+
+def durable(job: Job) -> Job:
+    """What a store keeps of a job."""
+    return msgspec.structs.replace(job, waiter=None, held=None, wake_s=INFINITY, planned_price=None)
+
+
+def values_of(hint: Any) -> st.SearchStrategy[Any]:
+    """Anything that a field of this type may hold, within the bounds of the wire."""
+    if hint is float:
+        return st.floats(min_value=1e-3, max_value=1e6)
+    if hint is int:
+        return st.integers(min_value=1, max_value=10**9)
+    if hint in (str, bool):
+        return st.text(max_size=40) if hint is str else st.booleans()
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return st.sampled_from(hint)
+    if isinstance(hint, type):
+        return st.builds(hint, **{name: values_of(found) for name, found in get_type_hints(hint).items()})
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return values_of(args[0])
+    if origin is Literal:
+        return st.sampled_from(args)
+    if origin is list:
+        return st.lists(values_of(args[0]), max_size=3)
+    return st.one_of(st.none() if arg is type(None) else values_of(arg) for arg in args)
+
+
+@given(values_of(Job))
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_whatever_a_record_holds_comes_back(job: Job) -> None:
+    """Any job, with any lease, answer and history: written, read and written again it is the same, and unharmed."""
+    before = repr(job)
+    raw = job.to_bytes()
+    assert repr(job) == before
+    assert Job.from_bytes(raw) == durable(job)
+    assert Job.from_bytes(raw).to_bytes() == raw
 
 
 def test_unknown_keys_of_a_newer_writer_are_dropped() -> None:
-    """A record with more in it can be read."""
-    raw = next(iter(busy_desk().records.values()))
-    assert Job.from_bytes(raw[:-1] + b',"from_the_future":1}').to_bytes() == raw
+    """A record with more in it can be read, also where the more is further inside."""
+    for raw in busy_desk().records.values():
+        assert Job.from_bytes(raw[:-1] + b',"from_the_future":1}').to_bytes() == raw
+        inside = raw.replace(b'"number":', b'"from_the_future":[1],"number":')
+        assert Job.from_bytes(inside).to_bytes() == raw
+
+
+FIRST_FORM = (
+    b'{"uid":"00000000000000000000000000000001","name":"job-1","attempt":1,"claim":"00000000000000000000000000000001",'
+    b'"num_gpus":8,"registered_s":1000.0,"plan":{"number":1,"interval_s":84.85,"phase_offset_s":27.5,'
+    b'"request_after_s":84.85,"safe_bytes_per_s":147,"safe_after_s":90.0,"safe_for_s":14400.0,"heartbeat_s":15.0,'
+    b'"reason":"own_period","price_gpu_s_per_byte":0.0},"num_bytes":10000,"mtbf_s":3600.0,"synchronous":false,"seq":4,'
+    b'"answered_seq":4,"answered_received_s":1010.0,"answered_s":1010.0,'
+    b'"answer":{"seq":4,"held_s":0.0,"confirm":false,"answer":"noted"},"contact_s":1000.0,"safe_offers":'
+    b'[{"seq":1,"number":1,"bytes_per_s":147,"after_s":90.0,"for_s":14400.0}],"old_shares":[],"learned":{"stall_s":1.0,'
+    b'"num_samples":0},"step":1,"num_committed":0,"num_failed":0,"num_skipped":0,"num_ungoverned":0,'
+    b'"num_not_ready":0,"ended_reason":"expired","asked_s":0.0,"finished":false}'
+)
+
+
+def test_records_of_the_first_release_can_be_read() -> None:
+    """What the first coordinator wrote means the same today."""
+    plan = Plan(
+        number=1,
+        interval_s=84.85,
+        phase_offset_s=27.5,
+        request_after_s=84.85,
+        safe_bytes_per_s=147,
+        safe_after_s=90.0,
+        safe_for_s=14400.0,
+        heartbeat_s=15.0,
+        reason=PlanReason.OWN_PERIOD,
+        price_gpu_s_per_byte=0.0,
+    )
+    assert Job.from_bytes(FIRST_FORM) == Job(
+        uid=f"{1:032x}",
+        name="job-1",
+        attempt=1,
+        claim=f"{1:032x}",
+        num_gpus=8,
+        registered_s=1000.0,
+        plan=plan,
+        num_bytes=10_000,
+        mtbf_s=3600.0,
+        seq=4,
+        answered_seq=4,
+        answered_received_s=1010.0,
+        answered_s=1010.0,
+        answer=Noted(seq=4, held_s=0.0, confirm=False),
+        contact_s=1000.0,
+        safe_offers=[SafeOffer(seq=1, number=1, bytes_per_s=147, after_s=90.0, for_s=14400.0)],
+        learned=Learned(stall_s=1.0),
+        step=1,
+        ended_reason=GoneReason.EXPIRED,
+    )
 
 
 def test_a_restart_with_memory_goes_on_where_it_was() -> None:
