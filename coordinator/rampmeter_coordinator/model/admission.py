@@ -1,60 +1,69 @@
-"""Who may start, who writes how fast: the order of waiters and the fill of the budget.
+"""How a budget is filled: walk the writers in order, give each min(wanted, rest), until nothing is left.
 
-Pure functions over records. The order here is urgent, started, then first come; bids take its place behind the same
-function. The number of writers falls out of the fill: walk the list, give min(wanted, rest) until the budget is full.
+The number of writers falls out of it. Pure functions over `Writer`; the same fill serves those who hold a lease and the
+look ahead of `arming`. Never gives a trickle: it would only make everybody's write longer.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+from rampmeter.core.messages import RateReason
 from rampmeter_coordinator.model.pool import PoolConfig
-from rampmeter_coordinator.model.records import Job, Lease, Waiter
 
 START_SHARE = 0.1
-"""Nobody starts below this share of what it could use: a trickle would only make its write longer."""
+"""Nobody starts below this share of what it could use."""
 
-ALWAYS_HELD = 8
-"""At least this many waiters are held on an open connection, so that there is always somebody to grant to."""
-
-
-def in_order(jobs: Iterable[Job]) -> list[Job]:
-    """Waiting jobs, the one to be served next first."""
-    return sorted((job for job in jobs if job.waiter), key=lambda job: _rank(job, job.waiter))
+UNKNOWN_SHARE = 0.1
+"""A save of unknown size gets at most this share of the budget while others want the room."""
 
 
-def _rank(job: Job, waiter: Waiter | None) -> tuple[bool, bool, float, str]:
-    assert waiter is not None
-    return (not waiter.urgent, not waiter.started, waiter.since_s, job.uid)
+@dataclass(slots=True, kw_only=True)
+class Writer:
+    """One who writes, or will from `from_s` on. `bytes_left` is infinite where the size is unknown."""
+
+    wanted_bytes_per_s: int
+    least_bytes_per_s: int
+    tenant: str | None = None
+    bytes_left: float = math.inf
+    from_s: float = 0.0
 
 
-def wanted(max_bytes_per_s: int | None, config: PoolConfig) -> int:
+def wanted(max_bytes_per_s: int | None, budget_bytes_per_s: int) -> int:
     """What a writer could use: its own maximal rate, the whole budget if unknown (a maximum of 0 says nothing)."""
-    budget = config.budget_bytes_per_s
-    return min(max_bytes_per_s, budget) if max_bytes_per_s else budget
+    return min(max_bytes_per_s, budget_bytes_per_s) if max_bytes_per_s else budget_bytes_per_s
 
 
-def start_threshold(max_bytes_per_s: int | None, config: PoolConfig) -> int:
+def least(wanted_bytes_per_s: int) -> int:
     """The least rate that is worth a start."""
-    return math.ceil(START_SHARE * wanted(max_bytes_per_s, config))
+    return math.ceil(START_SHARE * wanted_bytes_per_s)
 
 
-def fill(leases: Sequence[Lease], rest_bytes_per_s: int, config: PoolConfig) -> list[int]:
-    """Target rates of ready leases in start order. Somebody always gets something while anything is left."""
-    targets: list[int] = []
-    for lease in leases:
-        rate = min(wanted(lease.max_bytes_per_s, config), rest_bytes_per_s)
-        if any(targets) and rate < start_threshold(lease.max_bytes_per_s, config):
+def fill(
+    writers: Sequence[Writer], rest_bytes_per_s: int, config: PoolConfig
+) -> list[tuple[int, RateReason]]:
+    """Rate of each writer and why it is not more. Somebody always gets something while anything is left."""
+    shares: list[tuple[int, RateReason]] = []
+    by_tenant: dict[str, int] = {}
+    num_writing = 0
+    for writer in writers:
+        rate, reason = min(writer.wanted_bytes_per_s, rest_bytes_per_s), RateReason.NO_ROOM
+        if rate == writer.wanted_bytes_per_s:
+            reason = RateReason.FULL
+        if writer.tenant is not None and config.max_tenant_bytes_per_s is not None:
+            left = config.max_tenant_bytes_per_s - by_tenant.get(writer.tenant, 0)
+            if left < rate:
+                rate, reason = left, RateReason.TENANT_CAP
+        if config.max_writers is not None and num_writing >= config.max_writers:
+            rate, reason = 0, RateReason.MAX_WRITERS
+        elif num_writing and rate < writer.least_bytes_per_s:
             rate = 0
-        targets.append(rate)
-        rest_bytes_per_s -= rate
-    return targets
-
-
-def room_to_start(live: Sequence[Lease], rest_bytes_per_s: int, waiter: Waiter, config: PoolConfig) -> bool:
-    """Is there bandwidth for one more, once everybody who holds a lease has what it wants?"""
-    if not live:
-        return rest_bytes_per_s > 0
-    if config.max_writers is not None and len(live) >= config.max_writers:
-        return False
-    left = rest_bytes_per_s - sum(wanted(lease.max_bytes_per_s, config) for lease in live)
-    return left >= start_threshold(waiter.max_bytes_per_s, config)
+        if rate:
+            num_writing += 1
+            rest_bytes_per_s -= rate
+            if writer.tenant is not None:
+                by_tenant[writer.tenant] = by_tenant.get(writer.tenant, 0) + rate
+            if reason is RateReason.NO_ROOM:
+                reason = RateReason.SHARED
+        shares.append((rate, reason))
+    return shares

@@ -7,7 +7,7 @@ them: a lowering counts only when confirmed; contact needs a confirmed answer; a
 
 import math
 
-from rampmeter.core.messages import MARGIN_S, Plan
+from rampmeter.core.messages import MARGIN_S, Kind, Plan
 from rampmeter_coordinator.model.pool import QUEUE_MEMORY_S, START_WITHIN_S, PoolConfig
 from rampmeter_coordinator.model.records import Job, OldShare, SafeOffer
 
@@ -17,6 +17,10 @@ ANSWER_ON_ITS_WAY_S = 60.0
 
 def confirm(job: Job, ack: int) -> None:
     """The agent says that the answer to `ack` is the last one that it applied: later ones are void, older replaced."""
+    if job.old_shares:
+        job.old_shares = [
+            share for share in job.old_shares if share.void_after_seq is None or ack <= share.void_after_seq
+        ]
     if job.lease is not None:
         job.lease.offers = [offer for offer in job.lease.offers if offer.seq <= ack][-1:]
     if len(job.safe_offers) != 1 or job.safe_offers[0].seq > ack:
@@ -134,14 +138,28 @@ def counted(job: Job, config: PoolConfig, now_s: float) -> int:
     return max(leased(job, now_s), safe_counted(job, config, now_s)) + old_counted(job, now_s)
 
 
+def revoked(job: Job, now_s: float) -> OldShare:
+    """What a lease that is taken back still counts: until it expires, or an answer of after now is confirmed."""
+    assert job.lease is not None
+    return OldShare(
+        bytes_per_s=leased(job, now_s),
+        until_s=lease_until(job),
+        kind=job.lease.kind,
+        void_after_seq=job.answered_seq,
+    )
+
+
 def fence_off(job: Job, config: PoolConfig, now_s: float) -> None:
     """A newer attempt came: keep counting what the older one holds.
 
     Its lease counts until it expires. Its safe rate counts for one TTL more: in fallback an agent reads the newest
     claim in its root every TTL / 2, and the new attempt claimed before it registered.
     """
+    kind = job.lease.kind if job.lease is not None else Kind.WRITE
+    for share in job.old_shares:
+        share.void_after_seq = None  # the newer attempt's numbers say nothing of it
     shares = (
-        OldShare(bytes_per_s=leased(job, now_s), until_s=lease_until(job)),
+        OldShare(bytes_per_s=leased(job, now_s), until_s=lease_until(job), kind=kind),
         OldShare(bytes_per_s=safe_counted(job, config, now_s), until_s=now_s + config.ttl_s + MARGIN_S),
     )
     job.old_shares += [share for share in shares if share.bytes_per_s]

@@ -14,6 +14,7 @@ from rampmeter.core.messages import (
     Heartbeat,
     LeaseState,
     Noted,
+    Outcome,
     Ready,
     RefusalReason,
     Register,
@@ -185,6 +186,8 @@ class Ledger:
 
     def _release(self, job: Job, request: Release, now_s: float) -> None:
         if job.lease is not None and job.lease.fence == request.fence:
+            committed = request.outcome is Outcome.COMMITTED
+            job.notice_served |= committed and job.lease.deadline_at_s is not None
             self._leasing.end(job, LeaseState.RELEASED, GoneReason.RELEASED, now_s)
         if job.ended_fence == request.fence:  # also a save whose lease had lapsed at its very end
             self._registry.save_ended(job, request, now_s)

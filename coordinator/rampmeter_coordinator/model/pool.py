@@ -27,8 +27,8 @@ class PoolConfig:
     shared_reads                restores take from the same budget as writes
     max_writers, max_streams    jobs that write at once; writers inside a job (told with the lease)
     max_tenant_bytes_per_s      the most that the jobs of one tenant may be granted in sum
-    enforced_share              share of jobs that have to wait for a slot; 0 = shadow mode: everybody is granted at once
-                                and the service only shows what it would have done
+    enforced_share              share of jobs that have to wait for a slot; 0 = shadow mode: everybody is granted at
+                                once and the service only shows what it would have done
     """
 
     name: str

@@ -81,13 +81,15 @@ class Registry:
         self._state.unsettled = True
         job.lease, job.ended_fence, job.queued_since_s = None, None, None
         job.attempt, job.claim, job.registered_s = request.attempt, request.claim, now_s
-        job.seq = job.answered_seq = job.num_not_ready = 0
+        job.seq = job.answered_seq = job.num_not_ready = job.num_false_alarms = 0
+        job.save_since_s, job.notice_served = None, False
         job.answer, job.contact_s, job.snapshot_s = None, None, None
         job.plan = replace(planning.blank_plan(self._state.config), number=0)
 
     @staticmethod
     def _take_figures(job: Job, request: Register) -> None:
         job.name, job.num_gpus, job.synchronous = request.name, request.num_gpus, request.synchronous
+        job.tenant = request.tenant
         job.mtbf_s, job.restart_s = request.mtbf_s, request.restart_s
         job.interval_min_s, job.interval_max_s = request.interval_min_s, request.interval_max_s
         if job.num_committed == 0:  # cold start; what was measured is never overwritten by what is believed

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 
-from rampmeter.core.messages import AnyAnswer, Fence, Request
+from rampmeter.core.messages import AnyAnswer, Fence, Kind, Request
 from rampmeter_coordinator.model import counting
 from rampmeter_coordinator.model.commands import Changes, Refusal, Reply
 from rampmeter_coordinator.model.pool import PoolConfig
@@ -35,6 +35,8 @@ class PoolState:
         self.with_old_shares: dict[str, Job] = {}
         self.unsettled = True
         """Something has changed that may mean a grant, a raise or a lowering for somebody."""
+        self.look_again_s = math.inf
+        """When somebody may have to be armed: nothing else happens then."""
         self.totals = Totals()
         self.timeline: deque[TimelineRow] = deque(maxlen=MAX_TIMELINE_ROWS)
         self._epoch = epoch
@@ -150,29 +152,59 @@ class PoolState:
         """Only holders are served: set back to False by the ledger once the time is over."""
         return self.grace_until_s > 0.0
 
-    @property
-    def num_silent(self) -> int:
-        return len(self._silent)
+    def enforces(self, job: Job) -> bool:
+        """Whether the job has to wait for its slot; the others are granted at once and are in no sum."""
+        share = self.config.enforced_share
+        return share >= 1.0 or int(job.uid[:8], 16) < share * 2.0**32
 
-    def counted(self, now_s: float) -> int:
-        """The most that all jobs together may be using now, in bytes/s."""
-        leased = sum(
-            max(0, counting.leased(j, now_s) - self._silent.get(j.uid, 0)) for j in self.live.values()
+    def budget(self, lane: Kind) -> int:
+        """The most that may be granted in sum from this lane, in bytes/s."""
+        return self.config.budget_bytes_per_s if lane is Kind.WRITE else self.config.read_budget_bytes_per_s
+
+    def capacity(self, lane: Kind) -> int:
+        """What the storage sustains for this lane, in bytes/s."""
+        return int(self.budget(lane) / self.config.utilisation)
+
+    def holders(self, lane: Kind) -> list[Job]:
+        """Jobs that hold a lease of this lane, in the order in which they were granted."""
+        config = self.config
+        return [
+            job
+            for job in self.live.values()
+            if job.lease is not None and config.lane(job.lease.kind) is lane and self.enforces(job)
+        ]
+
+    def counted(self, lane: Kind, now_s: float) -> int:
+        """The most that all jobs together may be using of this lane now, in bytes/s."""
+        used = self.old_counted(lane, now_s)
+        if lane is not Kind.WRITE:
+            return used + sum(counting.leased(job, now_s) for job in self.holders(lane))
+        over_silent = (
+            max(0, counting.leased(job, now_s) - self._silent.get(job.uid, 0)) for job in self.holders(lane)
         )
-        return self._silent_sum + leased + self.old_counted(now_s)
+        return used + self._silent_sum + sum(over_silent)
 
-    def counted_without(self, job: Job, now_s: float) -> int:
+    def counted_without(self, job: Job, lane: Kind, now_s: float) -> int:
         """The same without what this job's own newest attempt may use."""
-        own = max(counting.leased(job, now_s), self._silent.get(job.uid, 0))
-        return self.counted(now_s) - own
+        silent = self._silent.get(job.uid, 0) if lane is Kind.WRITE else 0
+        return self.counted(lane, now_s) - max(counting.leased(job, now_s), silent)
 
-    def silent_elsewhere(self) -> int:
-        """What silent jobs without a lease may use."""
-        return self._silent_sum - sum(self._silent.get(uid, 0) for uid in self.live)
+    def silent_elsewhere(self, lane: Kind) -> int:
+        """What silent jobs without a lease of this lane may use of it: safe rates are for writing."""
+        if lane is not Kind.WRITE:
+            return 0
+        if not self._silent_sum:
+            return 0
+        return self._silent_sum - sum(self._silent.get(job.uid, 0) for job in self.holders(lane))
 
-    def old_counted(self, now_s: float) -> int:
-        """What fenced attempts may still use."""
-        return sum(counting.old_counted(job, now_s) for job in self.with_old_shares.values())
+    def old_counted(self, lane: Kind, now_s: float) -> int:
+        """What fenced attempts and revoked leases may still use of this lane."""
+        return sum(
+            share.bytes_per_s
+            for job in self.with_old_shares.values()
+            for share in job.old_shares
+            if now_s < share.until_s and self.config.lane(share.kind) is lane
+        )
 
     def safe_room_for(self, job: Job) -> int:
         """The largest safe rate that the job may be issued now without the sum passing what silent jobs may use.
@@ -230,6 +262,8 @@ class PoolState:
         times = [self._timers[0][0]] if self._timers else []
         if self.in_grace:
             times.append(self.grace_until_s)
+        if self.look_again_s < math.inf:
+            times.append(self.look_again_s)
         return min(times, default=None)
 
     def take_due(self, now_s: float) -> list[Job]:

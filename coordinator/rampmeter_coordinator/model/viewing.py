@@ -1,5 +1,6 @@
 """Frozen copies of a pool's state for people and metrics. Changes nothing."""
 
+from rampmeter.core.messages import Kind
 from rampmeter_coordinator.model import counting, planning
 from rampmeter_coordinator.model.pool import PoolConfig
 from rampmeter_coordinator.model.records import Job
@@ -17,7 +18,7 @@ def pool_view(state: PoolState, price: float, now_s: float) -> PoolView:
         capacity_bytes_per_s=state.config.capacity_bytes_per_s,
         budget_bytes_per_s=state.config.budget_bytes_per_s,
         granted_bytes_per_s=sum(counting.leased(job, now_s) for job in state.live.values()),
-        counted_bytes_per_s=state.counted(now_s),
+        counted_bytes_per_s=state.counted(Kind.WRITE, now_s),
         achieved_bytes_per_s=sum(lease.achieved_bytes_per_s for lease in leases),
         price_gpu_s_per_byte=price,
         demand_bytes_per_s=sum((job.num_bytes or 0) / job.plan.interval_s for job in in_demand),

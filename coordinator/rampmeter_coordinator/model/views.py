@@ -77,7 +77,12 @@ class PoolView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Counters since the start of the ledger's memory, for metrics. All only grow."""
+    """Counters since the start of the ledger's memory, for metrics. All only grow.
+
+    would_wait    slots of jobs in shadow mode that would not have been granted at once
+    will_not_fit  urgent saves that could not be written before their deadlines
+    false_alarms  urgent saves after which the attempt just went on
+    """
 
     granted: int = 0
     waited: int = 0
@@ -87,6 +92,9 @@ class Totals:
     expired: int = 0
     revoked: int = 0
     written_bytes: int = 0
+    would_wait: int = 0
+    will_not_fit: int = 0
+    false_alarms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,72 +1,27 @@
-"""The order of waiters and the fill of the budget."""
+"""The fill of a budget: who gets how much, and why not more."""
 
 import pytest
 
-from rampmeter.core.messages import Fence, Kind, LeaseState, RateReason, WaitReason
+from rampmeter.core.messages import RateReason
 from rampmeter_coordinator.model import admission
-from rampmeter_coordinator.model.planning import blank_plan
+from rampmeter_coordinator.model.admission import Writer
 from rampmeter_coordinator.model.pool import PoolConfig
-from rampmeter_coordinator.model.records import Job, Lease, Waiter
 
 POOL = PoolConfig(name="pool", capacity_bytes_per_s=1250)
+BUDGET = 1000
 
 
-def lease(max_bytes_per_s: int | None = None) -> Lease:
-    return Lease(
-        fence=Fence(epoch=1, counter=1),
-        kind=Kind.WRITE,
-        state=LeaseState.ACTIVE,
-        granted_s=0.0,
-        offers=[],
-        reason=RateReason.FULL,
-        ready=True,
-        max_bytes_per_s=max_bytes_per_s,
-    )
+def writer(most: int | None = None, tenant: str | None = None) -> Writer:
+    wanted = admission.wanted(most, BUDGET)
+    return Writer(wanted_bytes_per_s=wanted, least_bytes_per_s=admission.least(wanted), tenant=tenant)
 
 
-def waiter(
-    since_s: float = 0.0, *, started: bool = False, urgent: bool = False, most: int | None = None
-) -> Waiter:
-    return Waiter(
-        since_s=since_s,
-        kind=Kind.WRITE,
-        reason=WaitReason.QUEUE,
-        num_bytes=None,
-        max_bytes_per_s=most,
-        ready_in_s=1.0,
-        started=started,
-        urgent=urgent,
-    )
-
-
-def job(uid: str, waits: Waiter | None) -> Job:
-    return Job(
-        uid=uid,
-        name=uid,
-        attempt=1,
-        claim="0" * 32,
-        num_gpus=1,
-        registered_s=0.0,
-        plan=blank_plan(POOL),
-        waiter=waits,
-    )
-
-
-def test_urgent_then_started_then_first_come() -> None:
-    """The order of waiters; equal times are settled by the uid, so that every replica agrees."""
-    jobs = [
-        job("late", waiter(9.0)),
-        job("b", waiter(5.0)),
-        job("a", waiter(5.0)),
-        job("started", waiter(20.0, started=True)),
-        job("urgent", waiter(30.0, urgent=True)),
-        job("idle", None),
-    ]
-    assert [found.uid for found in admission.in_order(jobs)] == ["urgent", "started", "a", "b", "late"]
+def rates(writers: list[Writer], rest: int = BUDGET, config: PoolConfig = POOL) -> list[int]:
+    return [rate for rate, _ in admission.fill(writers, rest, config)]
 
 
 @pytest.mark.parametrize(
-    ("maxima", "rest", "rates"),
+    ("maxima", "rest", "expected"),
     [
         ([None], 1000, [1000]),
         ([300, None], 1000, [300, 700]),
@@ -77,30 +32,45 @@ def test_urgent_then_started_then_first_come() -> None:
         ([None], 0, [0]),
         ([], 1000, []),
         ([0], 1000, [1000]),  # a maximum of 0 says nothing
+        ([10**16], 1000, [1000]),
     ],
 )
-def test_the_budget_is_filled_in_start_order(maxima: list[int | None], rest: int, rates: list[int]) -> None:
+def test_the_budget_is_filled_in_order(maxima: list[int | None], rest: int, expected: list[int]) -> None:
     """Everybody gets min(wanted, rest) in order; nobody but the first is given less than a tenth of its wish."""
-    assert admission.fill([lease(most) for most in maxima], rest, POOL) == rates
+    assert rates([writer(most) for most in maxima], rest) == expected
 
 
 @pytest.mark.parametrize("most", [None, 1, 50, 10**16])
 def test_somebody_always_starts_in_an_idle_pool(most: int | None) -> None:
     """Whatever a job says of itself, and however little is left."""
-    assert admission.room_to_start([], 1, waiter(most=most), POOL)
-    assert not admission.room_to_start([], 0, waiter(most=most), POOL)
+    assert rates([writer(most)], 1) == [1]
+    assert rates([writer(most)], 0) == [0]
 
 
-def test_nobody_starts_below_a_tenth() -> None:
-    """One more starts where a tenth of its wish is left after everybody has what it wants."""
-    live = [lease(950)]
-    assert admission.room_to_start(live, 1000, waiter(most=500), POOL)
-    assert not admission.room_to_start(live, 1000, waiter(most=501), POOL)
-    assert not admission.room_to_start(live, 1000, waiter(), POOL)
-
-
-def test_max_writers_bounds_the_number_of_leases() -> None:
-    """Room or not, no more than that many write."""
+def test_no_more_than_max_writers_write() -> None:
+    """Room or not; whoever got nothing for another reason takes no place."""
     config = PoolConfig(name="pool", capacity_bytes_per_s=1250, max_writers=2)
-    assert admission.room_to_start([lease(10)], 1000, waiter(most=10), config)
-    assert not admission.room_to_start([lease(10), lease(10)], 1000, waiter(most=10), config)
+    assert rates([writer(10), writer(10), writer(10)], config=config) == [10, 10, 0]
+    capped = PoolConfig(name="pool", capacity_bytes_per_s=1250, max_writers=2, max_tenant_bytes_per_s=10)
+    assert rates([writer(10, "a"), writer(10, "a"), writer(10, "b")], config=capped) == [10, 0, 10]
+
+
+def test_a_tenant_gets_no_more_than_its_cap() -> None:
+    """All its jobs together; jobs without a tenant have no cap."""
+    config = PoolConfig(name="pool", capacity_bytes_per_s=1250, max_tenant_bytes_per_s=300)
+    writers = [writer(200, "a"), writer(200, "a"), writer(200, "b"), writer(400)]
+    assert rates(writers, config=config) == [200, 100, 200, 400]
+
+
+def test_every_share_says_why_it_is_not_more() -> None:
+    """Full, shared, no room, the tenant's cap, the number of writers."""
+    config = PoolConfig(name="pool", capacity_bytes_per_s=1250, max_tenant_bytes_per_s=300, max_writers=4)
+    writers = [writer(400), writer(400, "a"), writer(400), writer(500), writer(1)]
+    assert [reason for _, reason in admission.fill(writers, BUDGET, config)] == [
+        RateReason.FULL,
+        RateReason.TENANT_CAP,
+        RateReason.SHARED,
+        RateReason.NO_ROOM,
+        RateReason.NO_ROOM,
+    ]
+    assert admission.fill([writer(1)] * 5, BUDGET, config)[-1] == (0, RateReason.MAX_WRITERS)

@@ -1,0 +1,109 @@
+"""What is said to a job about slots and leases: the words of a Grant, a Wait, a Gone. Rates come from `rates`.
+
+Every answer goes out through here, so that what is counted and what is said cannot differ.
+"""
+
+from rampmeter.core.messages import Gone, Grant, LeaseState, RateReason, Wait, WaitReason
+from rampmeter_coordinator.model import counting
+from rampmeter_coordinator.model.rates import Rates, Targets
+from rampmeter_coordinator.model.records import Job, Lease, Offer
+from rampmeter_coordinator.model.registry import Registry
+from rampmeter_coordinator.model.state import PoolState
+
+_NOTHING = (0, RateReason.NO_ROOM)
+
+
+class Answering:
+    """Answers held requests of one pool."""
+
+    def __init__(self, state: PoolState, registry: Registry, rates: Rates) -> None:
+        self._state = state
+        self._registry = registry
+        self._rates = rates
+
+    def needs_contact(self, job: Job, now_s: float) -> bool:
+        """Whether the job should be answered at once, to confirm that it hears us."""
+        return counting.needs_contact(job, self._state.config, now_s)
+
+    def offer(
+        self, job: Job, lease: Lease, ttl_s: float, now_s: float, targets: Targets | None = None
+    ) -> None:
+        """Answer the held request with what the lease may use from now on. `targets` if they are known already."""
+        state, held = self._state, job.held
+        assert held is not None
+        rate, reason = self.rate_now(job, lease, now_s, targets)
+        before = (lease.state, counting.leased(job, now_s))
+        if rate > 0:
+            lease.state = LeaseState.ACTIVE
+        lease.reason = reason
+        if (lease.state, rate) != before or not lease.offers:
+            state.note_rate(job, lease, rate, now_s)
+        lease.offers.append(Offer(seq=held.seq, bytes_per_s=rate, until_s=now_s + ttl_s))
+        grant = Grant(
+            seq=held.seq,
+            held_s=now_s - held.received_s,
+            confirm=self.needs_contact(job, now_s),
+            fence=lease.fence,
+            state=lease.state,
+            bytes_per_s=rate,
+            ttl_s=ttl_s,
+            reason=reason,
+            start_within_s=None if lease.ready_by_s is None else max(0.0, lease.ready_by_s - now_s),
+            max_streams=state.config.max_streams,
+            plan=self._registry.plan_for(job, now_s),
+        )
+        state.reply(job, grant, held.received_s, now_s)
+
+    def rate_now(
+        self, job: Job, lease: Lease, now_s: float, targets: Targets | None = None
+    ) -> tuple[int, RateReason]:
+        """What would be offered to the job now, and why it is not more."""
+        if not lease.ready:
+            return 0, RateReason.PREPARE
+        lane = self._state.config.lane(lease.kind)
+        if not self._state.enforces(job):
+            return lease.max_bytes_per_s or self._state.capacity(lane), RateReason.SHADOW
+        if targets is None:
+            targets = self._rates.targets(lane, now_s)
+        target, wish = targets.get(job.uid, _NOTHING)
+        rate = self._rates.offerable(job, target, now_s)
+        return rate, self._rates.reason(job, rate, wish, now_s)
+
+    def wait(
+        self,
+        job: Job,
+        retry_s: float,
+        reason: WaitReason,
+        now_s: float,
+        *,
+        eta_s: float | None = None,
+        fits_bytes: int | None = None,
+    ) -> None:
+        """Send the held slot request home: ask again after `retry_s`."""
+        held = job.held
+        assert held is not None
+        job.waiter = None
+        self._state.waiting.pop(job.uid, None)
+        self._state.count("waited")
+        answer = Wait(
+            seq=held.seq,
+            held_s=now_s - held.received_s,
+            confirm=self.needs_contact(job, now_s),
+            retry_after_s=retry_s,
+            reason=reason,
+            eta_s=eta_s,
+            fits_bytes=fits_bytes,
+            plan=self._registry.plan_for(job, now_s),
+        )
+        self._state.reply(job, answer, held.received_s, now_s)
+
+    def gone(self, job: Job, seq: int, received_s: float, now_s: float) -> None:
+        """The lease that the job speaks of is no more."""
+        answer = Gone(
+            seq=seq,
+            held_s=now_s - received_s,
+            confirm=self.needs_contact(job, now_s),
+            reason=job.ended_reason,
+            plan=self._registry.plan_for(job, now_s),
+        )
+        self._state.reply(job, answer, received_s, now_s)

@@ -1,0 +1,86 @@
+"""When to let a waiter get ready: as soon as its room appears within its own lead time. Simulates the pool forward.
+
+A lease starts armed, at rate 0, so that the time from grant to first byte does not idle the storage. Who is armed too
+early holds a snapshot for nothing; who is armed too late leaves the storage idle. An armed lease that is not ready
+takes no bandwidth and blocks nobody who can be ready before it. Pure: figures in, a verdict out.
+"""
+
+import math
+from collections.abc import Sequence
+
+from rampmeter_coordinator.model import admission
+from rampmeter_coordinator.model.admission import Writer
+from rampmeter_coordinator.model.pool import PoolConfig
+
+ARM_AHEAD_S = 1.0
+"""A waiter is armed when its room appears within its lead time and this."""
+
+_DONE_BYTES = 0.5
+
+
+class Outlook:
+    """The near future of one budget: those who write in order, then the waiters before the one in question."""
+
+    def __init__(
+        self, writers: Sequence[Writer], rest_bytes_per_s: int, config: PoolConfig, now_s: float
+    ) -> None:
+        self._writers = list(writers)
+        self._rest_bytes_per_s = rest_bytes_per_s
+        self._config = config
+        self._now_s = now_s
+        self._look_at_present()
+
+    def comes_next(self, writer: Writer) -> None:
+        """This one has its place before all that are asked about from now on."""
+        self._writers.append(writer)
+        if writer.from_s <= self._now_s:
+            self._look_at_present()
+
+    @property
+    def first_end_s(self) -> float:
+        """When the first of those who write now will have ended; infinity if that is not known."""
+        return self._first_end_s
+
+    def has_room_for(self, newcomer: Writer, lead_s: float) -> bool:
+        """Whether `newcomer`, behind all others, gets a rate worth a start before its lead time and a second are over.
+
+        Others that can be ready only later than it do not come before it.
+        """
+        ready_s = self._now_s + lead_s
+        until_s = ready_s + ARM_AHEAD_S
+        if self._first_end_s > until_s and self._present_rate > 0 and self._free < newcomer.least_bytes_per_s:
+            return False  # cheap and certain: nobody ends in time, and what is free is too little
+        before = [writer for writer in self._writers if writer.from_s <= ready_s]
+        bytes_left = [writer.bytes_left for writer in before]
+        now_s = self._now_s
+        while now_s <= until_s:
+            present = [
+                i for i, writer in enumerate(before) if writer.from_s <= now_s and bytes_left[i] > _DONE_BYTES
+            ]
+            *rates, own = self._rates([*(before[i] for i in present), newcomer])
+            if own > 0:
+                return True
+            next_s = min(
+                min((writer.from_s for writer in before if writer.from_s > now_s), default=math.inf),
+                min(
+                    (now_s + bytes_left[i] / rate for i, rate in zip(present, rates, strict=True) if rate),
+                    default=math.inf,
+                ),
+            )
+            if next_s == math.inf:
+                return False
+            for i, rate in zip(present, rates, strict=True):
+                bytes_left[i] -= rate * (next_s - now_s)
+            now_s = next_s
+        return False
+
+    def _rates(self, writers: Sequence[Writer]) -> list[int]:
+        return [rate for rate, _ in admission.fill(writers, self._rest_bytes_per_s, self._config)]
+
+    def _look_at_present(self) -> None:
+        present = [writer for writer in self._writers if writer.from_s <= self._now_s]
+        rates = self._rates(present)
+        self._present_rate = sum(rates)
+        self._free = self._rest_bytes_per_s - self._present_rate
+        ends = [self._now_s + w.bytes_left / rate for w, rate in zip(present, rates, strict=True) if rate]
+        self._first_end_s = min(ends, default=math.inf)

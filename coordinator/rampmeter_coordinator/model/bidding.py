@@ -1,0 +1,116 @@
+"""Who is served first: urgent saves, saves that go on, the starving, then the highest bid. Pure functions over records.
+
+A bid is what a byte written now is worth to a job, in GPU-seconds per byte (`core.interval.bid`); it grows with the
+age of the job's newest durable state, so the order is made anew whenever it is needed. Restores go by the GPUs that
+they let work again per second of reading. Knows nothing of who gets how much: `admission` and `arming` do.
+"""
+
+from collections.abc import Iterable
+
+from rampmeter.core import interval
+from rampmeter.core.messages import Kind
+from rampmeter_coordinator.model import planning
+from rampmeter_coordinator.model.records import Job, Waiter
+
+STARVING_INTERVALS = 2.0
+"""A job whose unsaved work is older than this many of its planned intervals is passed by nobody."""
+
+Rank = tuple[int, float, float, str]
+
+
+def in_order(jobs: Iterable[Job], budget_bytes_per_s: int, now_s: float) -> list[Job]:
+    """Waiting jobs, the one to be served next first; in a shared pool restores stand among the saves."""
+    reads: list[tuple[Rank, Job]] = []
+    writes: list[tuple[Rank, Job]] = []
+    for job in jobs:
+        if job.waiter is not None:
+            reading = job.waiter.kind is Kind.READ
+            rank = (
+                _read_rank(job, job.waiter, budget_bytes_per_s) if reading else _rank(job, job.waiter, now_s)
+            )
+            (reads if reading else writes).append((rank, job))
+    reads.sort()
+    writes.sort()
+    return _merged([job for _, job in reads], [job for _, job in writes], budget_bytes_per_s, now_s)
+
+
+def bid_of(job: Job, waiter: Waiter, now_s: float) -> float:
+    """What a byte written now is worth to the job, in GPU-seconds per byte; 0 for a save of unknown size."""
+    if not waiter.num_bytes:
+        return 0.0
+    return interval.bid(
+        now_s - waiter.unsaved_since_s,
+        planning.cost_of(job),
+        planning.mtbf_of(job),
+        waiter.num_bytes,
+        job.num_gpus,
+    )
+
+
+def is_starving(job: Job, waiter: Waiter, now_s: float) -> bool:
+    """Counted in planned intervals, never in own periods: jobs that are cheap to lose are late by design."""
+    if waiter.kind is Kind.READ:
+        return False
+    return now_s - waiter.unsaved_since_s > STARVING_INTERVALS * job.plan.interval_s
+
+
+def _rank(job: Job, waiter: Waiter, now_s: float) -> Rank:
+    if waiter.deadline_at_s is not None:
+        return (0, waiter.deadline_at_s, waiter.since_s, job.uid)
+    if waiter.started:
+        return (1, job.save_since_s or waiter.since_s, waiter.since_s, job.uid)
+    if is_starving(job, waiter, now_s):
+        return (2, -(now_s - waiter.unsaved_since_s) / job.plan.interval_s, waiter.since_s, job.uid)
+    if waiter.num_bytes is None:
+        return (4, 0.0, waiter.since_s, job.uid)
+    return (3, -bid_of(job, waiter, now_s), waiter.since_s, job.uid)
+
+
+def _read_rank(job: Job, waiter: Waiter, budget_bytes_per_s: int) -> Rank:
+    return (
+        0,
+        -relief(job, waiter.num_bytes, waiter.max_bytes_per_s, budget_bytes_per_s),
+        waiter.since_s,
+        job.uid,
+    )
+
+
+def relief(job: Job, num_bytes: int | None, max_bytes_per_s: int | None, budget_bytes_per_s: int) -> float:
+    """GPUs that work again per second of reading `num_bytes`; 0 where the size is unknown."""
+    return job.num_gpus / service_s(num_bytes, max_bytes_per_s, budget_bytes_per_s) if num_bytes else 0.0
+
+
+def service_s(num_bytes: int, max_bytes_per_s: int | None, budget_bytes_per_s: int) -> float:
+    """How long the storage is taken by so many bytes, in seconds, when the job has it for itself."""
+    return max(1.0, num_bytes) / max(1, min(max_bytes_per_s or budget_bytes_per_s, budget_bytes_per_s))
+
+
+def _merged(reads: list[Job], writes: list[Job], budget_bytes_per_s: int, now_s: float) -> list[Job]:
+    """Restores first, except behind saves that are urgent, started or overdue enough (policy of blocked reads)."""
+    if not reads or not writes:
+        return reads or writes
+    merged = []
+    for read in reads:
+        while writes and _goes_before(writes[0], read, budget_bytes_per_s, now_s):
+            merged.append(writes.pop(0))
+        merged.append(read)
+    return merged + writes
+
+
+def _goes_before(write: Job, read: Job, budget_bytes_per_s: int, now_s: float) -> bool:
+    """A due save k goes before a blocked read b if 2 q_k (x_k - D_k) / (M_k C_k) > q_b / rem_b.
+
+    q GPUs, x unsaved work, D own period, M mean time between failures, C the seconds of storage that the save takes,
+    rem those of the read. From a comparison of orders on a shared store in which idle readers met due writers.
+    """
+    waiter, reader = write.waiter, read.waiter
+    assert waiter is not None
+    assert reader is not None
+    if waiter.deadline_at_s is not None or waiter.started:
+        return True
+    if not waiter.num_bytes:
+        return False
+    overdue_s = now_s - waiter.unsaved_since_s - write.plan.request_after_s
+    taken_s = service_s(waiter.num_bytes, waiter.max_bytes_per_s, budget_bytes_per_s)
+    gain = 2.0 * write.num_gpus * overdue_s / (planning.mtbf_of(write) * taken_s)
+    return gain > relief(read, reader.num_bytes, reader.max_bytes_per_s, budget_bytes_per_s)

@@ -1,0 +1,78 @@
+"""Restores and saves on one shared budget: who of those that hold a lease comes first. Pure functions over records.
+
+GPUs that wait for a restore idle; a save that is paused gets older. At every event the cheaper of three is taken: let
+the read wait until the save has ended, pause the save (it is put behind the read and gets what is left), or give the
+save up, which only pays for a synchronous job whose GPUs would idle. Costs are in GPU-seconds.
+"""
+
+from collections.abc import Sequence
+
+from rampmeter.core.messages import Kind
+from rampmeter_coordinator.model import bidding, planning
+from rampmeter_coordinator.model.records import Job, Lease
+
+
+def in_writing_order(jobs: Sequence[Job], budget_bytes_per_s: int, now_s: float) -> list[Job]:
+    """Holders of leases: urgent saves by deadline, then saves in start order, blocked reads where they are worth it."""
+    urgent: list[Job] = []
+    saves: list[Job] = []
+    reads: list[Job] = []
+    for job in jobs:
+        lease = _lease(job)
+        kind = urgent if lease.deadline_at_s is not None else reads if lease.kind is Kind.READ else saves
+        kind.append(job)
+    urgent.sort(key=lambda job: (_lease(job).deadline_at_s or 0.0, job.uid))
+    saves.sort(key=lambda job: (_lease(job).order_s, job.uid))
+    reads.sort(key=lambda job: (-_relief(job, budget_bytes_per_s), _lease(job).order_s, job.uid))
+    for read in reads:
+        place = len(saves)
+        while place > 0 and pays_to_pause(saves[place - 1], read, budget_bytes_per_s, now_s):
+            place -= 1
+        saves.insert(place, read)
+    return urgent + saves
+
+
+def pays_to_pause(save: Job, read: Job, budget_bytes_per_s: int, now_s: float) -> bool:
+    """Whether `read` should go before `save`, another read among them: the shorter wait, weighted by GPUs, first."""
+    if _lease(save).kind is Kind.READ:
+        return _relief(read, budget_bytes_per_s) > _relief(save, budget_bytes_per_s)
+    wait = read.num_gpus * _left_s(save, budget_bytes_per_s)
+    return wait > _idle_gpus(save, now_s) * _left_s(read, budget_bytes_per_s)
+
+
+def pays_to_give_up(
+    save: Job, reads: Sequence[Job], price_gpu_s_per_byte: float, budget_bytes_per_s: int, now_s: float
+) -> bool:
+    """Whether a synchronous save should be given up for blocked reads: cheaper than to wait and than to pause it.
+
+    Its bytes are lost, at the live price, and its job stays as old as it is.
+    """
+    if not save.synchronous or not reads or _lease(save).deadline_at_s is not None:
+        return False
+    idle_gpus = _idle_gpus(save, now_s)
+    written = _lease(save).done_bytes
+    give_up = idle_gpus * written / max(1, budget_bytes_per_s) + price_gpu_s_per_byte * written
+    pause = idle_gpus * sum(_left_s(read, budget_bytes_per_s) for read in reads)
+    wait = sum(read.num_gpus for read in reads) * _left_s(save, budget_bytes_per_s)
+    return give_up < min(wait, pause)
+
+
+def _idle_gpus(save: Job, now_s: float) -> float:
+    """GPU-seconds lost per second of a pause: x / M of each GPU, and its work where training waits for the save."""
+    unsaved_s = now_s - (save.registered_s if save.snapshot_s is None else save.snapshot_s)
+    return save.num_gpus * (unsaved_s / planning.mtbf_of(save) + (1.0 if save.synchronous else 0.0))
+
+
+def _relief(job: Job, budget_bytes_per_s: int) -> float:
+    return job.num_gpus / max(1e-3, _left_s(job, budget_bytes_per_s))
+
+
+def _left_s(job: Job, budget_bytes_per_s: int) -> float:
+    lease = _lease(job)
+    left = max(0, (lease.num_bytes or 0) - lease.done_bytes)
+    return bidding.service_s(left, lease.max_bytes_per_s, budget_bytes_per_s)
+
+
+def _lease(job: Job) -> Lease:
+    assert job.lease is not None
+    return job.lease

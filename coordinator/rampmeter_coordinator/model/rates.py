@@ -1,0 +1,149 @@
+"""Who of those that hold a lease may write how fast: targets, and what may be offered of them now.
+
+What is given out in sum, as `counting` counts it, never passes the budget: a raise takes only what is free of all that
+may still be in use; a lowering is sent at once and frees nothing before it is confirmed or its lease has expired.
+"""
+
+from collections.abc import Sequence
+
+from rampmeter.core.messages import Kind, RateReason
+from rampmeter_coordinator.model import admission, counting, precedence
+from rampmeter_coordinator.model.admission import Writer
+from rampmeter_coordinator.model.records import Job, Lease, Waiter
+from rampmeter_coordinator.model.state import PoolState
+
+Targets = dict[str, tuple[int, RateReason]]
+
+
+class Rates:
+    """The bandwidth of one pool's leases. Changes nothing."""
+
+    def __init__(self, state: PoolState) -> None:
+        self._state = state
+
+    def rest(self, lane: Kind, now_s: float) -> int:
+        """What of a lane's budget is left for leases: not what silent jobs and fenced attempts may use."""
+        taken = self._state.silent_elsewhere(lane) + self._state.old_counted(lane, now_s)
+        return max(0, self._state.budget(lane) - taken)
+
+    def targets(self, lane: Kind, now_s: float) -> Targets:
+        """What each ready lease of the lane should have, were all others told already; and why it is not more."""
+        ready = [job for job in self._state.holders(lane) if job.lease is not None and job.lease.ready]
+        return self._filled(self.in_order(ready, lane, now_s), lane, now_s)
+
+    def _filled(self, jobs: Sequence[Job], lane: Kind, now_s: float) -> Targets:
+        writers = [self.writer(job, now_s) for job in jobs]
+        shares = admission.fill(writers, self.rest(lane, now_s), self._state.config)
+        return {job.uid: share for job, share in zip(jobs, shares, strict=True)}
+
+    def in_order(self, jobs: Sequence[Job], lane: Kind, now_s: float) -> list[Job]:
+        """Holders of leases, the one with the first claim on bandwidth first."""
+        if len(jobs) < 2:
+            return list(jobs)
+        return precedence.in_writing_order(jobs, self._state.budget(lane), now_s)
+
+    def offerable(self, job: Job, target: int, now_s: float) -> int:
+        """How much of the target may be offered now: what is free of all that may be in use.
+
+        In grace a holder keeps what it has: others that hold something have not come back yet.
+        """
+        lease = job.lease
+        assert lease is not None
+        state, lane = self._state, self._state.config.lane(lease.kind)
+        if not state.enforces(job):
+            return target
+        wanted = counting.leased(job, now_s) if state.in_grace else target
+        free = state.budget(lane) - state.counted_without(job, lane, now_s)
+        cap = state.config.max_tenant_bytes_per_s
+        if job.tenant is not None and cap is not None:
+            free = min(free, cap - self._of_tenant_without(job, now_s))
+        return max(0, min(wanted, free))
+
+    def _of_tenant_without(self, job: Job, now_s: float) -> int:
+        others = (
+            other for other in self._state.live.values() if other.tenant == job.tenant and other is not job
+        )
+        return sum(counting.leased(other, now_s) for other in others)
+
+    def reason(self, job: Job, rate: int, wish: RateReason, now_s: float) -> RateReason:
+        """Why a ready lease has this rate; `wish` is why its target is not more."""
+        lease, state = job.lease, self._state
+        assert lease is not None
+        lane = state.config.lane(lease.kind)
+        if rate > 0 and rate >= self.wanted(lease, lane):
+            return RateReason.FULL
+        if state.in_grace:
+            return RateReason.GRACE
+        if wish in (RateReason.MAX_WRITERS, RateReason.TENANT_CAP):
+            return wish
+        return RateReason.SHARED if rate > 0 else self._why_nothing(lease, lane, now_s)
+
+    def _why_nothing(self, lease: Lease, lane: Kind, now_s: float) -> RateReason:
+        if self._state.silent_elsewhere(lane) >= self._state.budget(lane):
+            return RateReason.SILENT_JOBS
+        if self._state.old_counted(lane, now_s):
+            return RateReason.OLD_LEASE
+        return RateReason.PAUSED if lease.done_bytes and self._reads_first(lease) else RateReason.NO_ROOM
+
+    def _reads_first(self, lease: Lease) -> bool:
+        others = (job.lease for job in self._state.live.values() if job.lease is not None)
+        return lease.kind is Kind.WRITE and any(other.kind is Kind.READ for other in others)
+
+    def would_wait(self, waiter: Waiter) -> bool:
+        """Whether a slot asked for now would not have been granted at once, were all jobs held to the budget."""
+        lane = self._state.config.lane(waiter.kind)
+        leases = [job.lease for job in self._state.live.values() if job.lease is not None]
+        taken = sum(
+            self.wanted(lease, lane) for lease in leases if self._state.config.lane(lease.kind) is lane
+        )
+        wanted = admission.wanted(waiter.max_bytes_per_s, self._state.budget(lane))
+        return taken > 0 and self._state.budget(lane) - taken < admission.least(wanted)
+
+    # -- what admission works on -----------------------------------------------------------------------------------
+
+    def wanted(self, lease: Lease, lane: Kind) -> int:
+        """What the lease could use."""
+        return admission.wanted(lease.max_bytes_per_s, self._state.budget(lane))
+
+    def writer(self, job: Job, now_s: float) -> Writer:
+        """The holder of a lease as `admission` sees it."""
+        lease = job.lease
+        assert lease is not None
+        lane = self._state.config.lane(lease.kind)
+        wanted = self.wanted(lease, lane)
+        if lease.num_bytes is None and self._others_wait(job):
+            wanted = min(wanted, int(admission.UNKNOWN_SHARE * self._state.budget(lane)))
+        writer = Writer(
+            wanted_bytes_per_s=wanted, least_bytes_per_s=admission.least(wanted), tenant=job.tenant
+        )
+        if lease.num_bytes is not None:
+            writer.bytes_left = max(
+                1.0, lease.num_bytes - _written(lease, counting.leased(job, now_s), now_s)
+            )
+        if not lease.ready and lease.ready_at_s is not None:
+            writer.from_s = lease.ready_at_s
+        return writer
+
+    def newcomer(self, job: Job, waiter: Waiter, lane: Kind, from_s: float) -> Writer:
+        """A waiter as `admission` sees it, should it be armed now."""
+        wanted = admission.wanted(waiter.max_bytes_per_s, self._state.budget(lane))
+        if waiter.num_bytes is None and self._others_wait(job):
+            wanted = min(wanted, int(admission.UNKNOWN_SHARE * self._state.budget(lane)))
+        writer = Writer(
+            wanted_bytes_per_s=wanted, least_bytes_per_s=admission.least(wanted), tenant=job.tenant
+        )
+        writer.from_s = from_s
+        if waiter.num_bytes is not None:
+            writer.bytes_left = max(1.0, float(waiter.num_bytes))
+        return writer
+
+    def _others_wait(self, job: Job) -> bool:
+        return len(self._state.waiting) > (job.uid in self._state.waiting)
+
+
+def _written(lease: Lease, rate: int, now_s: float) -> float:
+    """Bytes that must be written by now, going on as reported."""
+    if lease.reported_s is None or not lease.ready:
+        return float(lease.done_bytes)
+    pace = min(rate, lease.achieved_bytes_per_s) if lease.achieved_bytes_per_s else rate
+    return lease.done_bytes + pace * max(0.0, now_s - lease.reported_s)
