@@ -1,8 +1,10 @@
-"""Messages as JSON through pydantic: one adapter per class, made once. The strictness is that of `core.fields`.
+"""What comes in and what is logged, as JSON. Reading is strict: pydantic by the markers of `core.fields`.
 
-Reading raises Refused (422) that names the field and never echoes the value; writing leaves absent fields out.
+A request that cannot be read is Refused (422), naming the field and never echoing the value. Writing is the business
+of `model.encoding`; a reply's body is encoded once and handed in here as it goes over the wire.
 """
 
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -10,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from rampmeter.core.messages import RefusalReason
 from rampmeter_coordinator.errors import Refused
 from rampmeter_coordinator.model.commands import Command, Refusal, Reply
+from rampmeter_coordinator.model.encoding import encode
 
 T = TypeVar("T")
 
@@ -23,11 +26,6 @@ def adapter(cls: Any) -> TypeAdapter[Any]:
     if found is None:
         found = _adapters[cls] = TypeAdapter(cls)
     return found
-
-
-def encode(value: object) -> bytes:
-    """A dataclass as JSON."""
-    return adapter(type(value)).dump_json(value, exclude_none=True)
 
 
 def decode(cls: type[T], body: bytes) -> T:
@@ -44,9 +42,13 @@ def encode_command(command: Command) -> bytes:
     return b'{"%s":%s}' % (type(command).__name__.encode(), encode(command))
 
 
-def encode_replies(replies: tuple[Reply, ...]) -> bytes:
-    """The replies that a command caused, for the log."""
-    return b"[%s]" % b",".join(map(encode, replies))
+def encode_replies(replies: Iterable[tuple[Reply, bytes]]) -> bytes:
+    """The replies that a command caused, each with its encoded body, for the log."""
+    return b"[%s]" % b",".join(
+        b'{"job_uid":"%s","attempt":%d,"seq":%d,"body":%s}'
+        % (reply.job_uid.encode(), reply.attempt, reply.seq, body)
+        for reply, body in replies
+    )
 
 
 def _refusal(error: ValidationError) -> Refusal:

@@ -11,18 +11,22 @@ import random
 from dataclasses import dataclass
 
 from rampmeter.core.clock import Clock
-from rampmeter.core.messages import AnyAnswer, RefusalReason, Request
+from rampmeter.core.messages import RefusalReason, Request
 from rampmeter_coordinator.codec import encode_command, encode_replies
 from rampmeter_coordinator.errors import Fenced, LostCommits, Refused, StoreUnavailable
 from rampmeter_coordinator.model.commands import Command, Disconnected, Refusal, Reply, Tick
+from rampmeter_coordinator.model.encoding import encode
 from rampmeter_coordinator.opening import OpenPool, Reopen
 from rampmeter_coordinator.store.protocol import Batch, LogRow, Store
-from rampmeter_coordinator.waiters import Key, Waiters, key_of
+from rampmeter_coordinator.waiters import Key, Waiters, Waiting, key_of
 
 MAX_INBOX = 4096
 _RETRY_S = 0.5
 _NAP_S = 5.0
 """The longest sleep: the loop's timers stand still while the machine is suspended, the ledger's clock does not."""
+
+Replies = list[tuple[Reply, bytes]]
+"""Replies of one batch, each with its body as JSON."""
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +61,7 @@ class PoolRunner:
         """What was decided and is not known to be kept."""
         self._store_ok = True
         self._draining = False
+        self._deposed = False
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._random = random.Random(opened.head.epoch)
@@ -71,22 +76,22 @@ class PoolRunner:
             num_overloaded=self._num_overloaded,
         )
 
-    def submit(self, request: Request) -> asyncio.Future[AnyAnswer]:
+    def submit(self, request: Request) -> Waiting:
         """Hand in a request. Await the answer, or cancel if the client has gone. Raises Refused at once or later."""
-        if self._draining or self.fenced or not self._store_ok:
+        if self._draining or self._deposed or self.fenced or not self._store_ok:
             raise self._unavailable()
         if len(self._inbox) >= self._max_inbox:
             self._num_overloaded += 1
             raise self._refused(
                 RefusalReason.OVERLOADED, "too many requests wait for a decision; try again later"
             )
-        future = self._waiters.add(request)
+        waiting = self._waiters.add(request)
         self._put(request)
-        return future
+        return waiting
 
     async def probe(self) -> None:
         """Return when a commit has gone through, made for this purpose. Raises Refused or StoreUnavailable."""
-        if self._draining or self.fenced:
+        if self._draining or self._deposed or self.fenced:
             raise self._unavailable()
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._probes.append(future)
@@ -103,6 +108,15 @@ class PoolRunner:
             self._timer.cancel()
         self._refuse_everybody()
 
+    async def depose(self) -> None:
+        """Stop at once: another coordinator may lead. What is not known to be kept is never answered."""
+        self._deposed = True
+        self._task.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._refuse_everybody()
+        await asyncio.wait({self._task})
+
     async def _run(self) -> None:
         while not self.fenced:
             await self._wake.wait()
@@ -118,7 +132,7 @@ class PoolRunner:
 
     async def _turn(self) -> None:
         if self._pending is not None:
-            await self._keep(self._pending, ())
+            await self._keep(self._pending, [])
             return
         commands = self._take_inbox()
         if not commands and not self._probes:
@@ -134,20 +148,20 @@ class PoolRunner:
             commands.insert(0, Tick())
         return commands
 
-    def _decide(self, commands: list[Command]) -> tuple[Batch | None, tuple[Reply, ...]]:
+    def _decide(self, commands: list[Command]) -> tuple[Batch | None, Replies]:
         now_s = self._clock.now()
-        replies: list[Reply] = []
+        replies: Replies = []
         rows = []
         for command in commands:
-            answers = self._apply(command, now_s)
+            answers = [(reply, encode(reply.body)) for reply in self._apply(command, now_s)]
             replies += answers
             rows.append(LogRow(now_s=now_s, command=encode_command(command), replies=encode_replies(answers)))
         changes = self.opened.ledger.take_changes()
         unchanged = not changes.records and changes.meta == self.opened.meta
         only_ticks = all(isinstance(command, Tick) for command in commands)
         if unchanged and only_ticks and not replies and not self._probes:
-            return None, ()
-        return self.opened.batch(changes, tuple(rows), now_s), tuple(replies)
+            return None, []
+        return self.opened.batch(changes, tuple(rows), now_s), replies
 
     def _apply(self, command: Command, now_s: float) -> tuple[Reply, ...]:
         try:
@@ -161,7 +175,7 @@ class PoolRunner:
                 self._waiters.refuse(key_of(command), refused)
             return ()
 
-    async def _keep(self, batch: Batch, replies: tuple[Reply, ...]) -> None:
+    async def _keep(self, batch: Batch, replies: Replies) -> None:
         self._pending = batch
         try:
             await self._store.commit(batch)
@@ -177,22 +191,22 @@ class PoolRunner:
         else:
             self._kept(batch, replies)
 
-    def _kept(self, batch: Batch, replies: tuple[Reply, ...]) -> None:
+    def _kept(self, batch: Batch, replies: Replies) -> None:
         if not self._store_ok:
             log.warning("pool %s: the store keeps commits again", batch.pool)
         self._pending, self._store_ok = None, True
         self.opened = self.opened.after(batch)
-        for reply in replies:
-            self._waiters.answer(key_of(reply), reply.body)
+        for reply, raw in replies:
+            self._waiters.answer(reply, raw)
         for probe in self._take_probes():
             probe.set_result(None)
 
-    def _not_kept(self, batch: Batch, replies: tuple[Reply, ...], error: StoreUnavailable) -> None:
+    def _not_kept(self, batch: Batch, replies: Replies, error: StoreUnavailable) -> None:
         if self._store_ok:
             log.error("pool %s: the store keeps no commits: %s", batch.pool, error)
         self._num_store_errors += 1
         self._store_ok = False
-        for reply in replies:
+        for reply, _ in replies:
             self._waiters.refuse(key_of(reply), self._unavailable())
         for command in self._inbox:
             if isinstance(command, Request):
@@ -225,6 +239,8 @@ class PoolRunner:
     def _unavailable(self) -> Refused:
         if self._draining:
             return self._refused(RefusalReason.DRAINING, "this coordinator is shutting down")
+        if self._deposed:
+            return self._refused(RefusalReason.NO_LEADER, "this coordinator leads no more")
         if self.fenced:
             return self._refused(RefusalReason.REPLACED, "another coordinator serves this pool now")
         return self._refused(RefusalReason.STORE_UNAVAILABLE, "the store keeps no commits at the moment")
@@ -237,7 +253,7 @@ class PoolRunner:
 
     def _gone(self, key: Key) -> None:
         job_uid, attempt, seq = key
-        if not self._draining:
+        if not self._draining and not self._deposed:
             self._put(Disconnected(job_uid=job_uid, attempt=attempt, seq=seq))
 
     def _put(self, command: Command) -> None:

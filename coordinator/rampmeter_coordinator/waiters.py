@@ -19,50 +19,65 @@ def key_of(message: Request | Reply) -> Key:
     return message.job_uid, message.attempt, message.seq
 
 
+class Waiting(asyncio.Future[AnyAnswer]):
+    """The answer to come. With it comes `raw`, its JSON: encoded once, for the log and the wire alike."""
+
+    raw: bytes = b""
+
+    def __init__(self, leave: Callable[["Waiting"], None], *, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self._leave = leave
+
+    def cancel(self, msg: object = None) -> bool:
+        """The client has gone."""
+        cancelled = super().cancel(msg)
+        if cancelled:
+            self._leave(self)
+        return cancelled
+
+
 class Waiters:
     """The waiting requests of one pool."""
 
     def __init__(self, on_gone: Callable[[Key], None]) -> None:
         self._on_gone = on_gone
-        self._futures: dict[Key, list[asyncio.Future[AnyAnswer]]] = {}
+        self._waiting: dict[Key, list[Waiting]] = {}
 
     def __len__(self) -> int:
-        return len(self._futures)
+        return len(self._waiting)
 
-    def add(self, request: Request) -> asyncio.Future[AnyAnswer]:
+    def add(self, request: Request) -> Waiting:
         """A future for the answer to `request`."""
         key = key_of(request)
-        future: asyncio.Future[AnyAnswer] = asyncio.get_running_loop().create_future()
-        self._futures.setdefault(key, []).append(future)
-        future.add_done_callback(lambda done: self._leave(key, done))
-        return future
+        waiting = Waiting(lambda gone: self._leave(key, gone), loop=asyncio.get_running_loop())
+        self._waiting.setdefault(key, []).append(waiting)
+        return waiting
 
-    def answer(self, key: Key, body: AnyAnswer | Refusal) -> None:
-        """Give `body` to everybody who waits for `key`."""
-        if isinstance(body, Refusal):
-            self.refuse(key, Refused(body))
+    def answer(self, reply: Reply, raw: bytes) -> None:
+        """Give the answer, whose JSON is `raw`, to everybody who waits for it."""
+        if isinstance(reply.body, Refusal):
+            self.refuse(key_of(reply), Refused(reply.body))
             return
-        for future in self._futures.pop(key, ()):
-            if not future.done():
-                future.set_result(body)
+        for waiting in self._waiting.pop(key_of(reply), ()):
+            if not waiting.done():
+                waiting.raw = raw
+                waiting.set_result(reply.body)
 
     def refuse(self, key: Key, error: Exception) -> None:
         """Let everybody who waits for `key` see `error`."""
-        for future in self._futures.pop(key, ()):
-            if not future.done():
-                future.set_exception(error)
+        for waiting in self._waiting.pop(key, ()):
+            if not waiting.done():
+                waiting.set_exception(error)
 
     def refuse_all(self, make: Callable[[], Exception]) -> None:
         """Let everybody see an error of their own."""
-        for key in list(self._futures):
+        for key in list(self._waiting):
             self.refuse(key, make())
 
-    def _leave(self, key: Key, future: asyncio.Future[AnyAnswer]) -> None:
-        if not future.cancelled():
-            return
-        waiting = self._futures.get(key, [])
-        if future in waiting:
-            waiting.remove(future)
+    def _leave(self, key: Key, gone: Waiting) -> None:
+        waiting = self._waiting.get(key, [])
+        if gone in waiting:
+            waiting.remove(gone)
             if not waiting:
-                del self._futures[key]
+                del self._waiting[key]
                 self._on_gone(key)

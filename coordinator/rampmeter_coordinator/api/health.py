@@ -11,9 +11,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.responses import Response
 
-from rampmeter_coordinator.api.messages import engine_of
 from rampmeter_coordinator.api.openapi import only
 from rampmeter_coordinator.errors import Refused
+from rampmeter_coordinator.replica import Replica
 
 router = APIRouter(tags=["health"])
 
@@ -33,8 +33,9 @@ async def livez() -> Health:
 
 @router.get("/readyz", responses=only(503))
 async def readyz(request: Request) -> Health:
-    """Requests may come here: a commit of every pool went through just now, and nobody has taken over."""
-    why_not = await engine_of(request).not_ready_because()
+    """Requests may come here: a commit of every pool went through just now, or another replica leads and is known."""
+    replica: Replica = request.app.state.replica
+    why_not = await replica.not_ready_because()
     if why_not is not None:
         raise Refused(why_not, retry_after_s=1)
     return Health(status="ready")

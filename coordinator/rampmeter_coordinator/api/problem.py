@@ -10,9 +10,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from rampmeter.core.messages import RefusalReason
-from rampmeter_coordinator.codec import encode
 from rampmeter_coordinator.errors import Refused
 from rampmeter_coordinator.model.commands import Refusal
+from rampmeter_coordinator.model.encoding import encode
 
 MEDIA_TYPE = "application/problem+json"
 _REASONS: Mapping[int, RefusalReason] = {

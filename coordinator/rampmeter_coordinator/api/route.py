@@ -14,17 +14,16 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive
 
-from rampmeter.core.messages import AnyAnswer, RefusalReason
-from rampmeter_coordinator.codec import decode, encode
+from rampmeter.core.messages import RefusalReason
+from rampmeter_coordinator.codec import decode
 from rampmeter_coordinator.errors import Refused
 from rampmeter_coordinator.model.commands import Refusal
+from rampmeter_coordinator.waiters import Waiting
 
 MAX_BODY_BYTES = 64 * 1024
-_CLIENT_GONE = 499
-
-
-class ClientGone(Exception):  # nobody catches it but the route
-    """The client closed the connection before the answer."""
+CLIENT_GONE = 499
+_WATCHED_AFTER_S = 0.1
+"""Watching costs more than a decision; only requests that are held are worth it."""
 
 
 class MessageRoute(APIRoute):
@@ -36,12 +35,17 @@ class MessageRoute(APIRoute):
         async def handle(request: Request) -> Response:
             try:
                 message = decode(cls, await read_body(request))
-                answer = await self.endpoint(request, request.path_params["pool"], message)
+                waiting: Waiting = await self.endpoint(request, request.path_params["pool"], message)
+                await unless_gone(request, waiting)
             except (ClientGone, ClientDisconnect):
-                return Response(status_code=_CLIENT_GONE)
-            return Response(encode(answer), media_type="application/json")
+                return Response(status_code=CLIENT_GONE)
+            return Response(waiting.raw, media_type="application/json")
 
         return handle
+
+
+class ClientGone(Exception):  # nobody catches it but the route
+    """The client closed the connection before the answer."""
 
 
 async def read_body(request: Request) -> bytes:
@@ -55,20 +59,39 @@ async def read_body(request: Request) -> bytes:
     return bytes(body)
 
 
-async def unless_gone(request: Request, answer: asyncio.Future[AnyAnswer]) -> AnyAnswer:
-    """The answer, or ClientGone: then `answer` is cancelled, which tells the engine."""
-    watch = asyncio.create_task(_cancel_when_gone(request.receive, answer))
+async def unless_gone(request: Request, waiting: Waiting) -> None:
+    """Return when the answer is there, or raise ClientGone: then `waiting` is cancelled, which tells the engine."""
+    watch = _Watch(request.receive, waiting)
     try:
-        return await answer
+        await waiting
     except asyncio.CancelledError:
-        if watch.done():
+        if watch.saw_it_go:
             raise ClientGone from None
         raise
     finally:
-        watch.cancel()
+        watch.end()
 
 
-async def _cancel_when_gone(receive: Receive, answer: asyncio.Future[AnyAnswer]) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    answer.cancel()
+class _Watch:
+    """Looks whether the client is still there, from a moment on after which most requests have been answered."""
+
+    def __init__(self, receive: Receive, waiting: Waiting) -> None:
+        self.saw_it_go = False
+        self._receive = receive
+        self._waiting = waiting
+        self._task: asyncio.Task[None] | None = None
+        self._start = asyncio.get_running_loop().call_later(_WATCHED_AFTER_S, self._begin)
+
+    def end(self) -> None:
+        self._start.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _begin(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._cancel_when_gone())
+
+    async def _cancel_when_gone(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.saw_it_go = True
+        self._waiting.cancel()
