@@ -47,6 +47,7 @@ class Transfer:
     interval_s: float
     is_open: bool = False
     commit_s: float = math.inf
+    is_over: bool = False
 
 
 class Attempt:
@@ -66,7 +67,6 @@ class Attempt:
         self.seq = self.ack = 0
         self.asked_s: float | None = None
         self.urgent_s: float | None = None
-        self.previous_s: float | None = None
         self._request: Request | None = None
         self._action = Action.NOTHING
         self._sent_s = 0.0
@@ -86,14 +86,21 @@ class Attempt:
         if self._is_last and self.pacer.state is PacerState.IDLE and now_s >= self.pacer.due_s:
             self.urgent_s = self.urgent_s or now_s
             self.pacer.hurry(now_s)
-        self.pacer.tick(now_s)
+        self._tick(now_s)
         if self.pacer.wants_snapshot:
             self._begin(now_s)
         if self.transfer is not None:
             self._transfer(self.transfer, now_s)
-        self._talk(now_s)
+        if self.alive:
+            self._talk(now_s)
         if self.alive:
             self.job.world.wake(self, self._next_s(now_s))
+
+    def _tick(self, now_s: float) -> None:
+        """Let time pass for the pacer; a save that it has seen off is forgotten."""
+        self.pacer.tick(now_s)
+        if self.transfer is not None and self.transfer.is_over and self.pacer.state is PacerState.IDLE:
+            self._released(now_s)
 
     def _next_s(self, now_s: float) -> float:
         wake_s = self.pacer.wake_at(now_s)
@@ -150,7 +157,7 @@ class Attempt:
             self.pacer.first_byte_in_hand()
             if training.phase is Phase.RUNNING:
                 training.enter(Phase.FLUSHING, now_s)
-        if now_s >= transfer.commit_s:
+        if now_s >= transfer.commit_s and not transfer.is_over:
             self._committed(transfer, now_s)
         elif transfer.is_open:
             storage.allow(transfer.stream, self._allowed(now_s), now_s)
@@ -174,9 +181,10 @@ class Attempt:
             self.job.trains()
         else:
             self.job.saved(self, transfer, now_s)
-            self.previous_s = transfer.begun_s
+        transfer.is_over = True
         self.pacer.ended(now_s, committed=True)
         self.asked_s = None
+        self._tick(now_s)
 
     # -- conversation ------------------------------------------------------------------------------------------
 
@@ -227,8 +235,6 @@ class Attempt:
             self.ack = seq
             self.pacer.answered(self._stretched(body), self._sent_s, now_s)
             self.pacer.said(self._action, now_s)
-            if self._action is Action.RELEASE:
-                self._released(now_s)
         self.poll()
 
     def _stretched(self, body: AnyAnswer) -> AnyAnswer:

@@ -48,8 +48,8 @@ class JobSpec:
 class Save:
     """A save that became durable. Times are readings of the world's clock.
 
-    since_s     when the snapshot before it was taken; None for the first of an attempt
     asked_s     when a slot was first asked for; granted_s when the snapshot was taken
+    age_s       work that was not durable at the snapshot
     interval_s  what the plan said at that time
     urgent_s    when a notice came; None without one
     governed    it was written under a lease at its end
@@ -59,7 +59,7 @@ class Save:
     asked_s: float
     granted_s: float
     committed_s: float
-    since_s: float | None
+    age_s: float
     interval_s: float
     urgent_s: float | None
     governed: bool
@@ -119,6 +119,7 @@ class Job:
 
     def saved(self, attempt: Attempt, transfer: Transfer, now_s: float) -> None:
         """A save is durable."""
+        age_s = transfer.work_s - self.training.durable_s
         self.training.advance(now_s)
         self.training.saved(transfer.work_s)
         if self.on_save is not None:
@@ -128,7 +129,7 @@ class Job:
                 asked_s=attempt.asked_s,
                 granted_s=transfer.begun_s,
                 committed_s=now_s,
-                since_s=attempt.previous_s,
+                age_s=age_s,
                 interval_s=transfer.interval_s,
                 urgent_s=attempt.urgent_s,
                 governed=attempt.pacer.governance is Governance.LEASE,
