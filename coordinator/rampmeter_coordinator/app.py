@@ -1,4 +1,4 @@
-"""The HTTP application: settings to routes. Opens the store and the engine when it starts, drains when it ends."""
+"""The HTTP application: settings to routes. Opens the store, leads or stands by; drains when it ends."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,11 +10,12 @@ from prometheus_client import CollectorRegistry
 
 from rampmeter.core.clock import Clock, SystemClock, boot_id
 from rampmeter_coordinator.api import health, messages, page, reads
+from rampmeter_coordinator.api.forward import Forwarder, Forwarding
 from rampmeter_coordinator.api.middleware import Surroundings
 from rampmeter_coordinator.api.openapi import set_openapi
 from rampmeter_coordinator.api.problem import add_problem_handlers
-from rampmeter_coordinator.engine import Engine
-from rampmeter_coordinator.metrics import HttpMetrics, PoolCollector, build_registry
+from rampmeter_coordinator.metrics import HttpMetrics, LeaderCollector, PoolCollector, build_registry
+from rampmeter_coordinator.replica import Replica
 from rampmeter_coordinator.settings import Settings
 from rampmeter_coordinator.store.memory import MemoryStore
 from rampmeter_coordinator.store.protocol import Store
@@ -23,19 +24,25 @@ from rampmeter_coordinator.store.sqlite import SqliteStore
 _ABOUT = "Spreads, paces and times the checkpoints of all training jobs that share one storage system."
 
 
-def create_app(settings: Settings, *, clock: Clock | None = None) -> FastAPI:
-    """The application. Its lifespan raises ConfigError, StoreUnavailable or Fenced if it cannot serve."""
+def create_app(settings: Settings, *, url: str = "", clock: Clock | None = None) -> FastAPI:
+    """The application. Its lifespan raises ConfigError, StoreUnavailable or Fenced if it cannot serve.
+
+    `url` is where other replicas reach this one.
+    """
     clock = clock or SystemClock()
     registry = build_registry(version("rampmeter"))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with open_engine(settings, clock) as engine:
-            app.state.engine = engine
-            collector = PoolCollector(engine)
-            registry.register(collector)
+        async with open_replica(settings, url, clock) as replica:
+            app.state.replica, app.state.forwarder = replica, Forwarder(replica)
+            collectors = (PoolCollector(replica), LeaderCollector(replica))
+            for collector in collectors:
+                registry.register(collector)
             yield
-            registry.unregister(collector)
+            for collector in collectors:
+                registry.unregister(collector)
+            await app.state.forwarder.close()
 
     app = FastAPI(
         title="Rampmeter coordinator",
@@ -54,18 +61,15 @@ def create_app(settings: Settings, *, clock: Clock | None = None) -> FastAPI:
 
 
 @asynccontextmanager
-async def open_engine(settings: Settings, clock: Clock) -> AsyncIterator[Engine]:
-    """The engine over the store that the settings name; drained and closed at the end."""
+async def open_replica(settings: Settings, url: str, clock: Clock) -> AsyncIterator[Replica]:
+    """A replica over the store that the settings name; drained and closed at the end."""
     store = await open_store(settings)
+    replica = Replica(settings.pools, store, clock, url=url, boot_id=boot_id(), fresh=settings.fresh)
     try:
-        engine = await Engine.open(settings.pools, store, clock, boot_id=boot_id(), fresh=settings.fresh)
-    except BaseException:
-        await store.close()
-        raise
-    try:
-        yield engine
+        await replica.start()
+        yield replica
     finally:
-        await engine.close()
+        await replica.close()
 
 
 async def open_store(settings: Settings) -> Store:
@@ -82,4 +86,5 @@ async def open_store(settings: Settings) -> Store:
 def _surround(app: FastAPI, clock: Clock, registry: CollectorRegistry) -> None:
     routes = [route.path for route in app.routes if isinstance(route, APIRoute)]
     app.state.registry = registry
+    app.add_middleware(Forwarding)
     app.add_middleware(Surroundings, clock=clock, observe=HttpMetrics(registry, routes).observe)

@@ -49,6 +49,11 @@ class ServeCommand:
             help="where the SQLite store lives, on a local disk (default ~/.local/state/rampmeter)",
         )
         parser.add_argument("--store", help="sqlite (default), memory, or redis://HOST:6379/0")
+        parser.add_argument(
+            "--advertise-url",
+            metavar="URL",
+            help="where other replicas over the same Redis reach this one (default: the address it listens on)",
+        )
         parser.add_argument("--capacity", metavar="RATE", help='capacity of pool default, such as "2TB/s"')
         parser.add_argument(
             "--fresh",

@@ -6,16 +6,18 @@ The engine is the only way to a ledger, and the only one that holds the store; h
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from rampmeter.core.clock import Clock
-from rampmeter.core.messages import AnyAnswer, RefusalReason, Request
+from rampmeter.core.messages import RefusalReason, Request
 from rampmeter_coordinator.errors import Refused, StoreUnavailable
 from rampmeter_coordinator.model.commands import Refusal
 from rampmeter_coordinator.model.pool import PoolConfig
 from rampmeter_coordinator.model.views import JobView, LeaseView, PoolView, TimelineRow, Totals
-from rampmeter_coordinator.opening import OpenPool, open_pool
+from rampmeter_coordinator.opening import Known, OffsetOf, OpenPool, no_offset, open_pool
 from rampmeter_coordinator.runner import MAX_INBOX, Counters, PoolRunner
-from rampmeter_coordinator.store.protocol import Store
+from rampmeter_coordinator.store.protocol import Position, Store
+from rampmeter_coordinator.waiters import Waiting
 
 _DRAIN_S = 4.0
 _PROBE_S = 2.0
@@ -40,14 +42,28 @@ class Engine:
         *,
         boot_id: str,
         fresh: bool = False,
+        known: Mapping[str, Known] = MappingProxyType({}),
+        offset_of: OffsetOf = no_offset,
         max_inbox: int = MAX_INBOX,
     ) -> "Engine":
         """Load and claim every pool, then serve. Raises StoreUnavailable or Fenced."""
 
         async def reopen(lost: OpenPool) -> OpenPool:
-            return await open_pool(lost.config, store, clock, boot_id=boot_id, lost=lost)
+            kept = Known(position=lost.head.position, ours=True)
+            return await open_pool(lost.config, store, clock, boot_id=boot_id, known=kept)
 
-        opened = [await open_pool(config, store, clock, boot_id=boot_id, fresh=fresh) for config in pools]
+        opened = [
+            await open_pool(
+                config,
+                store,
+                clock,
+                boot_id=boot_id,
+                fresh=fresh,
+                known=known.get(config.name),
+                offset_of=offset_of,
+            )
+            for config in pools
+        ]
         runners = {
             pool.config.name: PoolRunner(pool, store, clock, reopen=reopen, max_inbox=max_inbox)
             for pool in opened
@@ -59,11 +75,20 @@ class Engine:
         """Names of all pools."""
         return tuple(self._runners)
 
+    @property
+    def fenced(self) -> bool:
+        """Another coordinator has taken at least one of the pools."""
+        return any(runner.fenced for runner in self._runners.values())
+
+    def positions(self) -> dict[str, Position]:
+        """How far each pool has come, as the store has confirmed."""
+        return {pool: runner.opened.head.position for pool, runner in self._runners.items()}
+
     def now_s(self) -> float:
         """The clock of every age in the views."""
         return self._clock.now()
 
-    def submit(self, pool: str, request: Request) -> asyncio.Future[AnyAnswer]:
+    def submit(self, pool: str, request: Request) -> Waiting:
         """The answer to come: await it, or cancel it when the client has gone. Raises Refused at once or later."""
         return self._runner(pool).submit(request)
 
@@ -109,6 +134,10 @@ class Engine:
     async def drain(self) -> None:
         """Take no more requests, answer everybody, keep what was decided. Takes a few seconds at most."""
         await asyncio.gather(*(runner.close(_DRAIN_S) for runner in self._runners.values()))
+
+    async def depose(self) -> None:
+        """Stop at once, because another coordinator may lead: everybody who waits is refused."""
+        await asyncio.gather(*(runner.depose() for runner in self._runners.values()))
 
     async def close(self) -> None:
         """Drain and let go of the store."""

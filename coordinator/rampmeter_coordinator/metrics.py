@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 
 from rampmeter_coordinator.engine import Engine
 from rampmeter_coordinator.model.views import JobView, PoolView, Totals
+from rampmeter_coordinator.replica import Replica
 
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 10.0, 30.0)
 _CLASSES = ("2xx", "4xx", "5xx")
@@ -45,13 +46,39 @@ _TOTALS: Sequence[tuple[str, str, Callable[[Totals], int]]] = (
 )
 
 
-class PoolCollector(Collector):
-    """Asks the engine for views whenever Prometheus asks."""
+class LeaderCollector(Collector):
+    """Whether this replica leads."""
 
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+
+    def collect(self) -> Iterable[Metric]:
+        leads = GaugeMetricFamily("rampmeter_leader", "1 on the replica that leads, 0 on the others.")
+        leads.add_metric((), float(self._replica.engine is not None))
+        yield leads
+        changes = CounterMetricFamily(
+            "rampmeter_leader_changes", "How often this replica saw another one begin to lead."
+        )
+        changes.add_metric((), self._replica.leadership.num_changes)
+        yield changes
+
+
+class PoolCollector(Collector):
+    """Asks the leader's engine for views whenever Prometheus asks; a standby has nothing to say of pools."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+
+    def collect(self) -> Iterable[Metric]:
+        engine = self._replica.engine
+        return () if engine is None else _PoolFigures(engine).collect()
+
+
+class _PoolFigures:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def collect(self) -> Iterable[Metric]:
+    def collect(self) -> Iterator[Metric]:
         pools = self._engine.pools
         views = {pool: self._engine.pool_view(pool) for pool in pools}
         for name, text, read in _POOL_GAUGES:

@@ -1,7 +1,8 @@
 """From what a store kept to a ledger that may serve: epoch, continuity, grace. Claims the pool before it serves.
 
-Grace is skipped only if nothing can be out there that the ledger does not know: same boot, a store that lost nothing,
-or an operator who says that these pools never served anybody. A grace that was still running starts anew.
+Grace is skipped only if nothing can be out there that the ledger does not know: times of this clock or of one whose
+offset is known, and a store that lost nothing; or an operator who says that these pools never served anybody. A grace
+that was still running starts anew.
 """
 
 import logging
@@ -15,12 +16,15 @@ from rampmeter.core.units import format_rate
 from rampmeter_coordinator.model.commands import Changes
 from rampmeter_coordinator.model.ledger import Ledger
 from rampmeter_coordinator.model.pool import PoolConfig
-from rampmeter_coordinator.store.protocol import Batch, Head, LogRow, Store, StoredPool
+from rampmeter_coordinator.model.shifting import ClockOffset, shift_records
+from rampmeter_coordinator.store.protocol import Batch, Head, LogRow, Position, Store, StoredPool
 
 log = logging.getLogger(__name__)
 
 Reopen = Callable[["OpenPool"], Awaitable["OpenPool"]]
 """Loads a pool again whose store has lost commits."""
+
+_SAME_CLOCK = ClockOffset(earlier_s=0.0, later_s=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +46,24 @@ class OpenPool:
         return replace(self, head=batch.head, meta=batch.changes.meta)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """How far a pool had come when this process last knew. `ours`: it made that commit itself, and was told nothing
+    after it."""
+
+    position: Position
+    ours: bool
+
+
+OffsetOf = Callable[[str], ClockOffset | None]
+"""How far the clock of that boot id is from the own one, if that is known."""
+
+
+def no_offset(boot_id: str) -> None:  # noqa: ARG001
+    """No other clock is known."""
+    return
+
+
 async def open_pool(
     config: PoolConfig,
     store: Store,
@@ -49,22 +71,26 @@ async def open_pool(
     *,
     boot_id: str,
     fresh: bool = False,
-    lost: OpenPool | None = None,
+    known: Known | None = None,
+    offset_of: OffsetOf = no_offset,
 ) -> OpenPool:
     """Load the pool, or begin it, and claim it with a first commit under a new epoch.
 
-    `lost` is the pool as this process had it, if the store has gone back behind it.
+    `known` is how far this process knows the pool to have come: a store that is behind it has lost commits.
     Raises StoreUnavailable, or Fenced if another coordinator starts at the same moment.
     """
     stored = await store.load(config.name)
     now_s = clock.now()
-    if lost is not None:
-        grace_until_s = now_s + config.grace_s
-    else:
-        grace_until_s = _grace_until_s(config, stored, now_s, boot_id=boot_id, fresh=fresh)
-    known = [stored.head.epoch] if stored else []
-    known += [lost.head.epoch] if lost else []
-    epoch = max(_wall_ms(), *(epoch + 1 for epoch in known)) if known else _wall_ms()
+    offset = _offset(stored, boot_id, offset_of)
+    grace_until_s = _grace_until_s(config, stored, now_s, offset=offset, fresh=fresh, known=known)
+    moved = stored is not None and offset is not None and offset != _SAME_CLOCK and grace_until_s == 0.0
+    if moved:
+        assert stored is not None
+        assert offset is not None
+        stored = replace(stored, records=shift_records(stored.records, offset))
+    epochs = [stored.head.epoch] if stored else []
+    epochs += [known.position.epoch] if known else []
+    epoch = max(_wall_ms(), *(epoch + 1 for epoch in epochs)) if epochs else _wall_ms()
     ledger = _ledger(config, stored, epoch, grace_until_s)
     head = Head(
         number=stored.head.number if stored else 0,
@@ -76,7 +102,12 @@ async def open_pool(
         grace_until_s=grace_until_s,
     )
     opened = OpenPool(config=config, ledger=ledger, head=head, meta=b"")
-    claim = opened.batch(ledger.take_changes(), (), now_s)
+    changes = ledger.take_changes()
+    if (
+        moved and stored is not None
+    ):  # the store must not keep times of one clock under the boot id of another
+        changes = replace(changes, records={**stored.records, **changes.records})
+    claim = opened.batch(changes, (), now_s)
     await store.commit(claim)
     left_s = max(0.0, grace_until_s - now_s)
     log.info("pool %s: %s, epoch %d, %s", config.name, _capacity_text(config), epoch, _grace_text(left_s))
@@ -106,16 +137,46 @@ def _ledger(config: PoolConfig, stored: StoredPool | None, epoch: int, grace_unt
     )
 
 
+def _offset(stored: StoredPool | None, boot_id: str, offset_of: OffsetOf) -> ClockOffset | None:
+    """From the clock of the stored times to the own one; None if nobody knows it."""
+    if stored is None:
+        return None
+    if stored.head.boot_id == boot_id != "unknown":
+        return _SAME_CLOCK
+    return offset_of(stored.head.boot_id)
+
+
 def _grace_until_s(
-    config: PoolConfig, stored: StoredPool | None, now_s: float, *, boot_id: str, fresh: bool
+    config: PoolConfig,
+    stored: StoredPool | None,
+    now_s: float,
+    *,
+    offset: ClockOffset | None,
+    fresh: bool,
+    known: Known | None,
 ) -> float:
     if stored is None:
-        return 0.0 if fresh else now_s + config.grace_s
-    same_boot = stored.head.boot_id == boot_id != "unknown" and stored.head.now_s <= now_s
+        return 0.0 if fresh and known is None else now_s + config.grace_s
+    head = stored.head
+    went_on = offset is not None and head.now_s + offset.earlier_s <= now_s
     # A grace that was still running starts anew: leases re-created in it may outlive its old end.
-    if same_boot and stored.contiguous and stored.head.grace_until_s <= now_s:
+    settled = head.grace_until_s == 0.0 or (
+        offset is not None and head.grace_until_s + offset.later_s <= now_s
+    )
+    if went_on and settled and _nothing_lost(stored, known):
         return 0.0
-    return now_s + max(config.grace_s, stored.head.grace_s)
+    return now_s + max(config.grace_s, head.grace_s) + stored.overlap_s
+
+
+def _nothing_lost(stored: StoredPool, known: Known | None) -> bool:
+    """Every commit that was ever confirmed is in the store."""
+    position = stored.head.position
+    if known is None:
+        return stored.contiguous
+    if position.behind(known.position):
+        return False
+    # Nobody wrote since this process did, so nobody was told of a commit that it does not know.
+    return stored.contiguous or (known.ours and position.writer == known.position.writer)
 
 
 def _wall_ms() -> int:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from rampmeter.core.errors import ConfigError
 from rampmeter.core.units import parse_duration, parse_rate
@@ -40,6 +41,15 @@ def text(given: Given) -> str:
 def path(given: Given) -> Path:
     """A path; `~` is the home directory."""
     return Path(text(given)).expanduser()
+
+
+def http_url(given: Given) -> str:
+    """The URL of a coordinator, such as "http://10.0.0.5:8000"."""
+    value = text(given).rstrip("/")
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path or parts.query:
+        raise given.refuse('a URL of scheme, host and port, for example "http://10.0.0.5:8000"')
+    return value
 
 
 def flag(given: Given) -> bool:

@@ -7,22 +7,26 @@ to stop, where a supervisor wants exit code 0.
 
 import asyncio
 import contextlib
+import logging
 import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from ipaddress import ip_address
 
 import uvicorn
 from fastapi import FastAPI
 
 from rampmeter.core.errors import ConfigError
 from rampmeter_coordinator.app import create_app
-from rampmeter_coordinator.settings import Settings
+from rampmeter_coordinator.settings import EMBEDDED_STORES, Settings
 
 _KEEP_ALIVE_S = 75
 _GRACEFUL_S = 4
 _BACKLOG = 4096
 _MAX_FILES = 1 << 20
+
+log = logging.getLogger(__name__)
 
 OnReady = Callable[[str], None]
 """Told the URL once requests are answered."""
@@ -33,7 +37,7 @@ async def serve(settings: Settings, on_ready: OnReady) -> None:
     raise_file_limit()
     listener = _listen(settings.host, settings.port)
     with contextlib.closing(listener):
-        app = create_app(settings)
+        app = create_app(settings, url=_advertised(settings, listener))
         async with app.router.lifespan_context(app):
             config = uvicorn.Config(
                 app,
@@ -69,7 +73,7 @@ class _Server(uvicorn.Server):
         self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await self._app.state.engine.drain()
+        await self._app.state.replica.drain()
         await super().shutdown(sockets)
 
     @contextlib.contextmanager
@@ -99,6 +103,19 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.close()
         raise ConfigError(f"host {host}, port {port} cannot be listened on: {error.strerror}") from None
     return listener
+
+
+def _advertised(settings: Settings, listener: socket.socket) -> str:
+    """Where other replicas reach this one: "" if that cannot be told from the address it listens on."""
+    if settings.advertise_url is not None:
+        return settings.advertise_url
+    if ip_address(listener.getsockname()[0]).is_unspecified:
+        if settings.store not in EMBEDDED_STORES:
+            log.warning(
+                "advertise_url is not set: other replicas cannot send requests here while this one leads"
+            )
+        return ""
+    return _url(listener)
 
 
 def _url(listener: socket.socket) -> str:

@@ -19,6 +19,9 @@ from rampmeter_coordinator.model.pool import PoolConfig
 from rampmeter_coordinator.reading import Given
 
 DEFAULT_POOL = "default"
+EMBEDDED_STORES = ("sqlite", "memory")
+"""Stores inside one process: no other replica can share them."""
+
 _DEFAULT_CAPACITY = 10**9
 
 log = logging.getLogger(__name__)
@@ -31,6 +34,7 @@ _SERVER: Mapping[str, Reader] = {
     "data_dir": reading.path,
     "store": reading.text,
     "synchronous": reading.one_of("normal", "full"),
+    "advertise_url": reading.http_url,
     "fresh": reading.flag,
 }
 _POOL: Mapping[str, tuple[str, Reader]] = {
@@ -48,6 +52,7 @@ VARIABLES: Mapping[str, str] = {
     "RAMPMETER_DATA_DIR": "data_dir",
     "RAMPMETER_STORE": "store",
     "RAMPMETER_SYNCHRONOUS": "synchronous",
+    "RAMPMETER_ADVERTISE_URL": "advertise_url",
     "RAMPMETER_FRESH": "fresh",
     "RAMPMETER_CONFIG": "config",
     "RAMPMETER_CAPACITY": "capacity",
@@ -56,7 +61,10 @@ VARIABLES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """One coordinator. `fresh`: the operator states that no job was ever served from these pools."""
+    """One coordinator. `fresh`: the operator states that no job was ever served from these pools.
+
+    `advertise_url`: where other replicas reach this one; None = the address that it listens on.
+    """
 
     pools: tuple[PoolConfig, ...]
     host: str = "127.0.0.1"
@@ -64,6 +72,7 @@ class Settings:
     data_dir: Path
     store: str = field(default="sqlite", repr=False)  # a Redis URL may hold a password
     synchronous: str = "normal"
+    advertise_url: str | None = None
     fresh: bool = False
 
 
@@ -99,12 +108,8 @@ def _warn_of_misspelt(environ: Mapping[str, str]) -> None:
 
 
 def _check_store(settings: Settings, given: Given | None) -> None:
-    known = ("sqlite", "memory")
-    if (
-        given
-        and settings.store not in known
-        and not settings.store.startswith(("redis://", "rediss://", "unix://"))
-    ):
+    urls = ("redis://", "rediss://", "unix://", "redis+sentinel://")
+    if given and settings.store not in EMBEDDED_STORES and not settings.store.startswith(urls):
         raise given.refuse("sqlite, memory, or a URL such as redis://HOST:6379/0")
 
 

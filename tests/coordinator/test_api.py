@@ -83,7 +83,7 @@ def test_jobs_come_in_pages(in_app):
     async def scenario(client, app):
         jobs = [Job() for _ in range(7)]
         for job in jobs:
-            await job.tell(app.state.engine, job.register(), "default")
+            await job.tell(app.state.replica.engine, job.register(), "default")
         seen, after = [], ""
         while after is not None:
             page = (await client.get("/v1/pools/default/jobs", params={"limit": 3, "after": after})).json()
@@ -101,7 +101,7 @@ def test_reads_show_pool_leases_and_timeline(in_app):
     async def scenario(client, app):
         job = Job()
         for request in (job.register, job.heartbeat, job.slot):
-            await job.tell(app.state.engine, request(), "default")
+            await job.tell(app.state.replica.engine, request(), "default")
         (pool,) = (await client.get("/v1/pools")).json()["pools"]
         assert pool == (await client.get("/v1/pools/default")).json()
         assert (pool["num_leases"], pool["granted_bytes_per_s"]) == (1, 800_000_000)
@@ -120,7 +120,7 @@ def test_health(in_app):
     async def scenario(client, app):
         assert (await client.get("/livez")).json() == {"status": "alive"}
         assert (await client.get("/readyz")).json() == {"status": "ready"}
-        await app.state.engine.drain()
+        await app.state.replica.engine.drain()
         answer = await client.get("/readyz")
         assert (answer.status_code, answer.json()["reason"]) == (503, "draining")
         assert (await client.get("/livez")).status_code == 200
@@ -135,7 +135,7 @@ def test_a_fault_of_ours_is_a_500_problem_that_tells_nothing(in_app, monkeypatch
     """The client sees a problem, the log the traceback, and the version header is there all the same."""
 
     async def scenario(client, app):
-        monkeypatch.setattr(app.state.engine, "pool_view", lambda pool: 1 / 0)
+        monkeypatch.setattr(app.state.replica.engine, "pool_view", lambda pool: 1 / 0)
         answer = await client.get("/v1/pools/default")
         assert (answer.status_code, answer.json()["reason"]) == (500, "internal")
         assert answer.headers["content-type"] == "application/problem+json"
@@ -168,7 +168,7 @@ def test_metrics_follow_what_happens(in_app):
     """Jobs, leases, rates, bytes, outcomes and requests are counted where they belong."""
 
     async def scenario(client, app):
-        engine, job = app.state.engine, Job()
+        engine, job = app.state.replica.engine, Job()
         for request in (job.register, job.heartbeat, job.slot):
             await job.tell(engine, request(), "default")
         metrics = samples((await client.get("/metrics")).text)
@@ -196,7 +196,7 @@ def test_no_metric_has_a_job_label(in_app):
         before = samples((await client.get("/metrics")).text).keys()
         for _ in range(20):
             job = Job()
-            await job.tell(app.state.engine, job.register(), "default")
+            await job.tell(app.state.replica.engine, job.register(), "default")
         assert samples((await client.get("/metrics")).text).keys() == before
 
     in_app(scenario)
@@ -208,7 +208,7 @@ def test_the_page_shows_pools_writers_and_jobs_without_any_script(in_app):
     async def scenario(client, app):
         job = Job()
         for request in (job.register, job.heartbeat, job.slot):
-            await job.tell(app.state.engine, request(), "default")
+            await job.tell(app.state.replica.engine, request(), "default")
         page = await client.get("/")
         assert page.headers["content-type"].startswith("text/html")
         policy = page.headers["content-security-policy"]
@@ -228,8 +228,8 @@ def test_the_page_escapes_names(monkeypatch, in_app):
 
     async def scenario(client, app):
         job = Job()
-        await job.tell(app.state.engine, job.register(), "default")
-        engine = app.state.engine
+        await job.tell(app.state.replica.engine, job.register(), "default")
+        engine = app.state.replica.engine
         real = engine.job_views
         monkeypatch.setattr(
             engine, "job_views", lambda pool: [dataclasses.replace(view, name="<b>x") for view in real(pool)]

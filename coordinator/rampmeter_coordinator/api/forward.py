@@ -25,8 +25,16 @@ HOP = "Rampmeter-Forwarded"
 _OWN_PATHS = ("/livez", "/readyz", "/metrics", "/openapi.json")
 _SENT = ("content-type", "accept", "rampmeter-protocol")
 _NOT_RETURNED = frozenset(
-    ("connection", "content-encoding", "content-length", "date", "keep-alive", "rampmeter-protocol", "server")
-    + ("transfer-encoding",)
+    {
+        "connection",
+        "content-encoding",
+        "content-length",
+        "date",
+        "keep-alive",
+        "rampmeter-protocol",
+        "server",
+        "transfer-encoding",
+    }
 )
 _TIMEOUT = httpx.Timeout(35.0, connect=1.0)
 """Slot requests are held for up to 25 s."""

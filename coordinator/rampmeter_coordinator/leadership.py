@@ -1,0 +1,113 @@
+"""Whether this process leads, and who does instead: the lease that the store keeps, asked for again and again.
+
+Decides nothing about pools. It may say "this process leads" only while the lease that it was given lasts on its own
+clock, counted from before it asked; it can err only towards "nobody leads". Two that both believe to lead could still
+not both write: the epoch of every commit sees to that.
+"""
+
+import asyncio
+from uuid import uuid4
+
+from rampmeter.core.clock import Clock
+from rampmeter_coordinator.clocks import ClockSamples
+from rampmeter_coordinator.errors import StoreUnavailable
+from rampmeter_coordinator.store.protocol import Candidate, Lead, Store
+
+LEASE_S = 3.0
+RENEW_S = 1.0
+POLL_S = 0.25
+_LIMIT_S = 1.0
+"""A question without an answer for this long is given up."""
+
+_LEAST_LIMIT_S = 0.05
+
+
+class OtherLeader:
+    """Another process that leads. `over` is set once it does not, as far as is known here."""
+
+    def __init__(self, holder: str, url: str) -> None:
+        self.holder = holder
+        self.url = url
+        self.over = asyncio.Event()
+
+
+class Leadership:
+    """Asks when told to (`poll`); `leads` and `other` say what is known at this moment."""
+
+    def __init__(self, store: Store, clock: Clock, *, url: str, boot_id: str) -> None:
+        self.samples = ClockSamples()
+        self.num_changes = 0
+        """How often another process than before was seen to lead."""
+        self._store = store
+        self._clock = clock
+        self._url = url
+        self._boot_id = boot_id
+        self._holder = uuid4().hex
+        self._until_s = 0.0
+        self._other: OtherLeader | None = None
+        self._other_until_s = 0.0
+        self._last_holder = ""
+
+    @property
+    def leads(self) -> bool:
+        """The own lease lasts."""
+        return self._clock.now() < self._until_s
+
+    @property
+    def other(self) -> OtherLeader | None:
+        """Who else leads; None if that is this process, nobody, or not known since a lease's length."""
+        if self._other is not None and self._clock.now() >= self._other_until_s:
+            self._forget_other()
+        return self._other
+
+    @property
+    def wait_s(self) -> float:
+        """How long to wait before the next poll."""
+        return RENEW_S if self.leads else POLL_S
+
+    async def poll(self) -> bool:
+        """Ask the store; False if it did not answer. What was known stays known until its time is over."""
+        sent_s = self._clock.now()
+        me = Candidate(holder=self._holder, url=self._url, boot_id=self._boot_id, now_s=sent_s)
+        try:
+            async with asyncio.timeout(self._limit_s(sent_s)):
+                lead = await self._store.lead(me, LEASE_S)
+        except (StoreUnavailable, TimeoutError):
+            return False
+        self._note(lead, sent_s)
+        return True
+
+    async def resign(self) -> None:
+        """Lead no more, so that another may at once. A store that does not answer lets the lease run out."""
+        self._until_s = 0.0
+        try:
+            async with asyncio.timeout(_LIMIT_S):
+                await self._store.resign(self._holder)
+        except (StoreUnavailable, TimeoutError):
+            return
+
+    def _limit_s(self, now_s: float) -> float:
+        """Not beyond the own lease: its end must be noticed when it comes."""
+        left_s = self._until_s - now_s
+        return _LIMIT_S if left_s <= 0 else min(_LIMIT_S, max(left_s, _LEAST_LIMIT_S))
+
+    def _note(self, lead: Lead, sent_s: float) -> None:
+        leader, now_s = lead.leader, self._clock.now()
+        if leader.holder != self._last_holder:
+            self.num_changes += self._last_holder != ""
+            self._last_holder = leader.holder
+        if leader.holder == self._holder:
+            self._until_s = sent_s + lead.ttl_s
+            self._forget_other()
+            return
+        self._until_s = 0.0
+        self.samples.note(leader, now_s)
+        if self._other is None or self._other.holder != leader.holder:
+            self._forget_other()
+            self._other = OtherLeader(leader.holder, leader.url)
+        self._other_until_s = now_s + lead.ttl_s
+
+    def _forget_other(self) -> None:
+        if self._other is not None:
+            self._other.over.set()
+            self._other = None
