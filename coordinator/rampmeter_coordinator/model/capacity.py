@@ -1,0 +1,165 @@
+"""How much of a pool may be granted in sum, learned from what storage does to its writers. Never above the ceiling.
+
+Storage is slow when writers spend their time in write and sync and still get much less than they could use. Then the
+cap falls to little more than what they achieve. It rises in steps that double while they get what they could use, and
+drifts up while nothing can be learned: it is never stuck. One slow writer is no slow storage: its own maximum is
+lowered and the rest is for others. Decides nothing about who writes; must never take a hung, CPU-bound or half
+reported writer for slow storage.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from rampmeter_coordinator.model.flow import Flows
+from rampmeter_coordinator.model.maxima import Maxima
+from rampmeter_coordinator.model.report import Report
+
+__all__ = ["Capacity", "Report"]
+
+FLOOR_SHARE = 0.01
+"""The cap never falls below this share of the ceiling."""
+
+LARGEST_FALL = 0.25
+"""One finding lowers the cap to a quarter at most: a wrong one must not stop the pool."""
+
+ABOVE_ACHIEVED = 1.02
+"""The cap after a fall, in units of what was achieved: the writers keep storage busy."""
+
+HOLD_S = 15.0
+"""After a slow report nothing is raised for this long; a probing step doubles after as long without one."""
+
+TICK_S = 5.0
+FIRST_STEP = 0.02
+LARGEST_STEP = 0.25
+
+FULL_SHARE = 0.95
+"""The cap is tested, and probed, where this share of it is in use."""
+
+DRIFT_PER_TICK = 2.0 ** (TICK_S / 300.0)
+"""Where nothing is learned the cap doubles in five minutes: old trouble is forgotten."""
+
+ABOVE_UNTESTED = 1.05
+ROOM_TO_TEST = 0.125
+"""While somebody writes, untested cap ends this share of the ceiling above what they achieve: one more may start."""
+
+NEWCOMER_SHARE = 2.0
+"""Below the ceiling a newcomer gets this many times what the others get on average, until it fills that."""
+
+
+class Capacity:
+    """The learned cap of one pool, in bytes/s. Owned by the pool's state; changed through its methods only."""
+
+    __slots__ = (
+        "_flows",
+        "_lowest_bytes_per_s",
+        "_maxima",
+        "_num_probes",
+        "_silent_bytes_per_s",
+        "_tick_s",
+        "cap_bytes_per_s",
+        "ceiling_bytes_per_s",
+    )
+
+    def __init__(self, ceiling_bytes_per_s: int) -> None:
+        """Starts at the ceiling: what the operator lets be granted in sum (u x the configured capacity)."""
+        self.ceiling_bytes_per_s = ceiling_bytes_per_s
+        self.cap_bytes_per_s = ceiling_bytes_per_s
+        self._maxima = Maxima(ceiling_bytes_per_s)
+        self._flows = Flows(self._maxima)
+        self._lowest_bytes_per_s = self._floor
+        self._tick_s: float | None = None
+        self._num_probes = 0
+        self._silent_bytes_per_s = 0
+
+    # -- what writers say --------------------------------------------------------------------------------------
+
+    def reported(self, uid: str, report: Report, now_s: float) -> None:
+        """Take in what a writer did between two of its renewals, or up to its release; may lower the cap at once."""
+        self._flows.add(uid, report, now_s)
+        if self._flows.show_slow_storage(uid, now_s):
+            self._flows.found_slow(now_s)
+            self._lowest_bytes_per_s = max(self._floor, int(LARGEST_FALL * self.cap_bytes_per_s))
+            self._fall(now_s)
+        elif self._flows.refine(uid, now_s):
+            self._fall(now_s)
+
+    def left(self, uid: str) -> None:
+        """The writer's lease has ended. What it got last still explains the reports of the others for a while."""
+        self._flows.left(uid)
+
+    def slow_maximum(self, uid: str) -> int | None:
+        """The most that this writer may be given, by what it has shown to be able to use; None = what it wants."""
+        maximum = self._maxima.of(uid)
+        return None if maximum is None or maximum >= self.ceiling_bytes_per_s else maximum
+
+    # -- time --------------------------------------------------------------------------------------------------
+
+    def passed(self, now_s: float, used_bytes_per_s: int, silent_bytes_per_s: int = 0) -> None:
+        """Time goes on: raise the cap if its time has come.
+
+        used     what is granted and counted in sum
+        silent   what of it is counted for those who do not report (safe rates, old leases): never seen as achieved
+        """
+        self._silent_bytes_per_s = silent_bytes_per_s
+        if self.cap_bytes_per_s >= self.ceiling_bytes_per_s:
+            self._tick_s = self._maxima.newcomer_bytes_per_s = None
+        elif self._tick_s is None:
+            self._tick_s = now_s + HOLD_S
+        elif now_s >= self._tick_s:
+            num_ticks = 1 + int((now_s - self._tick_s) / TICK_S)
+            self._tick_s += num_ticks * TICK_S
+            self._rise(num_ticks, used_bytes_per_s, now_s)
+
+    def wake_at_s(self) -> float | None:
+        """When `passed` has something to do; None at the ceiling."""
+        return self._tick_s
+
+    def _fall(self, now_s: float) -> None:
+        achieved = self._silent_bytes_per_s + ABOVE_ACHIEVED * self._flows.witnessed_bytes_per_s
+        self.cap_bytes_per_s = min(self.cap_bytes_per_s, max(self._lowest_bytes_per_s, int(achieved)))
+        self._tick_s, self._num_probes = now_s + HOLD_S, 0
+        self._limit_newcomers(self._flows.achieved(now_s))
+
+    def _rise(self, num_ticks: int, used_bytes_per_s: int, now_s: float) -> None:
+        achieved = self._flows.achieved(now_s)
+        self._limit_newcomers(achieved)
+        if used_bytes_per_s >= FULL_SHARE * self.cap_bytes_per_s and self._flows.show_room(now_s):
+            wanted = self.cap_bytes_per_s * (1.0 + self._next_step())
+        elif self._flows.stand_still(now_s):
+            wanted = 0.0
+        else:
+            wanted = self.cap_bytes_per_s * DRIFT_PER_TICK**num_ticks
+            if achieved:
+                room = self._silent_bytes_per_s + ROOM_TO_TEST * self.ceiling_bytes_per_s
+                wanted = min(wanted, ABOVE_UNTESTED * sum(achieved) + room)
+        raised = max(self.cap_bytes_per_s, math.ceil(wanted))
+        self.cap_bytes_per_s = min(self.ceiling_bytes_per_s, raised)
+
+    def _next_step(self) -> float:
+        doublings = int(self._num_probes * TICK_S / HOLD_S)
+        self._num_probes += 1
+        return min(LARGEST_STEP, FIRST_STEP * 2.0**doublings)
+
+    def _limit_newcomers(self, achieved: list[float]) -> None:
+        mean = sum(achieved) / len(achieved) if achieved else None
+        limit = None if mean is None else max(self._floor, int(NEWCOMER_SHARE * mean))
+        self._maxima.newcomer_bytes_per_s = limit
+
+    @property
+    def _floor(self) -> int:
+        return max(1, int(FLOOR_SHARE * self.ceiling_bytes_per_s))
+
+    # -- memory ------------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, int]:
+        """What a restart must not forget. Samples are seconds old at most and come again."""
+        return {"cap_bytes_per_s": self.cap_bytes_per_s}
+
+    @classmethod
+    def from_dict(cls, kept: Mapping[str, Any], ceiling_bytes_per_s: int) -> "Capacity":
+        """The cap as `to_dict` kept it, under the ceiling of today."""
+        capacity = cls(ceiling_bytes_per_s)
+        cap = int(kept.get("cap_bytes_per_s", ceiling_bytes_per_s))
+        capacity.cap_bytes_per_s = min(ceiling_bytes_per_s, max(capacity._floor, cap))
+        return capacity
