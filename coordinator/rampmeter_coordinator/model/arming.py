@@ -15,8 +15,6 @@ from rampmeter_coordinator.model.pool import PoolConfig
 ARM_AHEAD_S = 1.0
 """A waiter is armed when its room appears within its lead time and this."""
 
-_DONE_BYTES = 0.5
-
 
 class Outlook:
     """The near future of one budget: those who write in order, then the waiters before the one in question."""
@@ -42,35 +40,32 @@ class Outlook:
         return self._first_end_s
 
     def has_room_for(self, newcomer: Writer, lead_s: float) -> bool:
-        """Whether `newcomer`, behind all others, gets a rate worth a start before its lead time and a second are over.
+        """Whether `newcomer`, behind all others, has a rate worth a start within a second after its lead time.
 
-        Others that can be ready only later than it do not come before it.
+        Room that is there now and taken before its first byte is in hand is no room. Others that can be ready only
+        later than it do not come before it.
         """
         ready_s = self._now_s + lead_s
         until_s = ready_s + ARM_AHEAD_S
-        if self._first_end_s > until_s and self._present_rate > 0 and self._free < newcomer.least_bytes_per_s:
+        if self._is_level and self._first_end_s > until_s and self._free < newcomer.least_bytes_per_s:
             return False  # cheap and certain: nobody ends in time, and what is free is too little
         before = [writer for writer in self._writers if writer.from_s <= ready_s]
         bytes_left = [writer.bytes_left for writer in before]
         now_s = self._now_s
         while now_s <= until_s:
-            present = [
-                i for i, writer in enumerate(before) if writer.from_s <= now_s and bytes_left[i] > _DONE_BYTES
-            ]
+            present = [i for i, writer in enumerate(before) if writer.from_s <= now_s and bytes_left[i] > 0.0]
             *rates, own = self._rates([*(before[i] for i in present), newcomer])
-            if own > 0:
+            ends_s = {i: now_s + bytes_left[i] / rate for i, rate in zip(present, rates, strict=True) if rate}
+            coming_s = (writer.from_s for writer in before if writer.from_s > now_s)
+            next_s = min([*ends_s.values(), *coming_s], default=math.inf)
+            if own > 0 and next_s > ready_s:
                 return True
-            next_s = min(
-                min((writer.from_s for writer in before if writer.from_s > now_s), default=math.inf),
-                min(
-                    (now_s + bytes_left[i] / rate for i, rate in zip(present, rates, strict=True) if rate),
-                    default=math.inf,
-                ),
-            )
             if next_s == math.inf:
                 return False
             for i, rate in zip(present, rates, strict=True):
-                bytes_left[i] -= rate * (next_s - now_s)
+                # who has ended by then is set to 0: a last byte may take less than the clock can tell apart
+                is_done = ends_s.get(i, math.inf) <= next_s
+                bytes_left[i] = 0.0 if is_done else bytes_left[i] - rate * (next_s - now_s)
             now_s = next_s
         return False
 
@@ -79,8 +74,18 @@ class Outlook:
 
     def _look_at_present(self) -> None:
         present = [writer for writer in self._writers if writer.from_s <= self._now_s]
-        rates = self._rates(present)
-        self._present_rate = sum(rates)
-        self._free = self._rest_bytes_per_s - self._present_rate
-        ends = [self._now_s + w.bytes_left / rate for w, rate in zip(present, rates, strict=True) if rate]
-        self._first_end_s = min(ends, default=math.inf)
+        writing = [(writer, rate) for writer, rate in zip(present, self._rates(present), strict=True) if rate]
+        self._free = self._rest_bytes_per_s - sum(rate for _, rate in writing)
+        self._first_end_s = min(
+            (self._now_s + writer.bytes_left / rate for writer, rate in writing), default=math.inf
+        )
+        self._is_level = bool(writing) and self._nobody_comes_before(writing[-1][0])
+
+    def _nobody_comes_before(self, last: Writer) -> bool:
+        """Whether those who write now keep their rates until one of them ends: who comes later stands behind them."""
+        for writer in self._writers:
+            if writer is last:
+                return True
+            if writer.from_s > self._now_s:
+                return False
+        return True

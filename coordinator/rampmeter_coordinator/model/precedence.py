@@ -5,6 +5,7 @@ the read wait until the save has ended, pause the save (it is put behind the rea
 save up, which only pays for a synchronous job whose GPUs would idle. Costs are in GPU-seconds.
 """
 
+import math
 from collections.abc import Sequence
 
 from rampmeter.core.messages import Kind
@@ -45,16 +46,17 @@ def pays_to_give_up(
 ) -> bool:
     """Whether a synchronous save should be given up for blocked reads: cheaper than to wait and than to pause it.
 
-    Its bytes are lost, at the live price, and its job stays as old as it is.
+    Its bytes are lost, at the live price, and its job stays as old as it is. Not where all depends on unknown sizes.
     """
     if not save.synchronous or not reads or _lease(save).deadline_at_s is not None:
         return False
     idle_gpus = _idle_gpus(save, now_s)
     written = _lease(save).done_bytes
-    give_up = idle_gpus * written / max(1, budget_bytes_per_s) + price_gpu_s_per_byte * written
+    written_s = bidding.service_s(written, _lease(save).max_bytes_per_s, budget_bytes_per_s)
+    give_up = idle_gpus * written_s + price_gpu_s_per_byte * written
     pause = idle_gpus * sum(_left_s(read, budget_bytes_per_s) for read in reads)
     wait = sum(read.num_gpus for read in reads) * _left_s(save, budget_bytes_per_s)
-    return give_up < min(wait, pause)
+    return give_up < min(wait, pause) < math.inf
 
 
 def _idle_gpus(save: Job, now_s: float) -> float:
@@ -68,8 +70,11 @@ def _relief(job: Job, budget_bytes_per_s: int) -> float:
 
 
 def _left_s(job: Job, budget_bytes_per_s: int) -> float:
+    """Seconds of storage that it still takes; infinite where the size is unknown."""
     lease = _lease(job)
-    left = max(0, (lease.num_bytes or 0) - lease.done_bytes)
+    if lease.num_bytes is None:
+        return math.inf
+    left = max(0, lease.num_bytes - lease.done_bytes)
     return bidding.service_s(left, lease.max_bytes_per_s, budget_bytes_per_s)
 
 
