@@ -286,6 +286,9 @@ def test_redis_keeps_a_lease_over_a_restart_and_an_empty_redis_means_grace(tmp_p
             served.kill()
             served.start()
             with served.client() as client:
+                wait_for(  # the dead one's lead lasts for 3 s more
+                    lambda: client.get("/v1/pools/default").status_code == 200, what="its lead"
+                )
                 assert not client.get("/v1/pools/default").json()["in_grace"]
                 assert writer.send(client, writer.renew(held=800_000_000)).json()["answer"] == "grant"
         with served.client() as client:

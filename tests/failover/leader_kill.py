@@ -1,0 +1,53 @@
+"""kill -9 of the leader while agents write, again and again: how long until somebody new is granted.
+
+Used by the suite with few kills, by `make chaos` with twenty.
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+from support.fleet import Fleet
+from support.waiting import until
+
+LIMIT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """One kill: seconds until the first new grant, and until every other replica answers."""
+
+    new_grant_s: float
+
+
+async def kill_leaders(deployment, *, kills, holders=30, others=20):
+    """Kill the leader `kills` times; the dead one is started again each time. Gives the fleet and the take-overs."""
+    takeovers = []
+    async with Fleet(deployment.urls, holders=holders, others=others) as fleet:
+        await until(lambda: fleet.all_write() and len(fleet.grants) > holders, what="all holders to write")
+        for _ in range(kills):
+            leader = await asyncio.to_thread(deployment.leader)
+            index = deployment.members.index(leader)
+            await _new_grant(fleet, since_s=fleet.now_s(), fence=(0, 0))
+            fence, killed_s = fleet.fence_now(), fleet.now_s()
+            leader.process.kill()
+            await asyncio.to_thread(leader.process.wait)
+            grant = await _new_grant(fleet, since_s=killed_s, fence=fence)
+            takeovers.append(Takeover(new_grant_s=grant.at_s - killed_s))
+            await asyncio.to_thread(leader.start)
+            fleet.urls[index] = leader.url
+            end_s = time.monotonic() + 6.0
+            await until(lambda end_s=end_s: time.monotonic() > end_s, what="renewals of every holder")
+            fleet.check()
+    return fleet, takeovers
+
+
+async def _new_grant(fleet, *, since_s, fence):
+    found = []
+
+    def seen():
+        found[:] = [fleet.new_grant_since(since_s, fence)]
+        return found[0] is not None
+
+    await until(seen, what="a new grant")
+    return found[0]
