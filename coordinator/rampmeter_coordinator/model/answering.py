@@ -62,7 +62,7 @@ class Answering:
             return 0, RateReason.PREPARE
         lane = self._state.config.lane(lease.kind)
         if not self._state.enforces(job):
-            return lease.max_bytes_per_s or self._state.capacity(lane), RateReason.SHADOW
+            return lease.max_bytes_per_s or self._state.sustained(lane), RateReason.SHADOW
         if targets is None:
             targets = self._rates.targets(lane, now_s)
         target, wish = targets.get(job.uid, _NOTHING)

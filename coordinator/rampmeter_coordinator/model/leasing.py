@@ -12,11 +12,12 @@ from rampmeter.core.messages import (
     LeaseState,
     RateReason,
     Ready,
+    Release,
     Renew,
     SlotRequest,
     WaitReason,
 )
-from rampmeter_coordinator.model import counting
+from rampmeter_coordinator.model import counting, reporting
 from rampmeter_coordinator.model.answering import Answering
 from rampmeter_coordinator.model.pool import HOLD_RENEWAL_S, HOLD_SLOT_S, START_WITHIN_S
 from rampmeter_coordinator.model.queueing import Queueing, in_hand, lead_of
@@ -56,7 +57,7 @@ class Leasing:
         job.held = Held(seq=request.seq, received_s=now_s, until_s=now_s + HOLD_SLOT_S)
         self._state.unsettled = True
         if not self._state.enforces(job):
-            self._note_would_wait(waiter)
+            self._state.count("would_wait", int(self._rates.would_wait(job, waiter)))
             self._grant(job, waiter, now_s)
             return
         self._state.waiting[job.uid] = job
@@ -93,7 +94,7 @@ class Leasing:
             self._answering.gone(job, request.seq, now_s, now_s)
             return
         assert job.lease is not None
-        _note_progress(job.lease, request, now_s)
+        self.learn(job, job.lease, request, now_s)
         hold_s = min(HOLD_RENEWAL_S, self._state.config.ttl_s / 3.0)
         if now_s + 2.0 * hold_s >= counting.lease_until(job) or self._answering.needs_contact(job, now_s):
             hold_s = 0.0
@@ -101,6 +102,16 @@ class Leasing:
         job.held = Held(seq=request.seq, received_s=now_s, until_s=now_s + hold_s)
         self._state.touch(job, now_s)
         self._answer_if_over(job, now_s)
+
+    def learn(self, job: Job, lease: Lease, request: Renew | Release, now_s: float) -> None:
+        """What the writer did since its last report: how far it is, and what that says about the storage."""
+        report = reporting.since_last(lease, request, now_s)
+        reads_apart = self._state.config.lane(lease.kind) is not Kind.WRITE
+        if report is None or reads_apart or not self._state.enforces(job):
+            return
+        cap = self._state.capacity.cap_bytes_per_s
+        self._state.capacity.reported(job.uid, report, now_s)
+        self._state.unsettled |= cap != self._state.capacity.cap_bytes_per_s
 
     def confirmed(self, job: Job, ack: int, now_s: float) -> None:
         """The agent has applied the answer to `ack` last; a lease that it therefore does not hold is over."""
@@ -152,7 +163,7 @@ class Leasing:
             targets = self._rates.targets(lane, now_s) if targets is None else targets
             current = counting.leased(job, now_s)
             rate, _ = self._answering.rate_now(job, lease, now_s, targets)
-            raise_by = max(1.0, RAISE_SHARE * self._state.capacity(lane))
+            raise_by = max(1.0, RAISE_SHARE * self._state.sustained(lane))
             if rate < current or rate >= current + raise_by or (rate and not current):
                 self._answering.offer(job, lease, self._state.config.ttl_s, now_s, targets)
 
@@ -174,6 +185,7 @@ class Leasing:
         lease = job.lease
         assert lease is not None
         lease.state = state
+        self._state.capacity.left(job.uid)
         self._state.note_rate(job, lease, 0, now_s)
         if state is not LeaseState.RELEASED:
             self._state.count("expired" if state is LeaseState.EXPIRED else "revoked")
@@ -208,6 +220,7 @@ class Leasing:
             order_s=job.save_since_s,
             ready_at_s=None if is_there else now_s + lead_of(job, waiter),
             deadline_at_s=waiter.deadline_at_s,
+            goes_on=waiter.started,
         )
         job.lease, job.waiter, job.queued_since_s = lease, None, None
         self._state.waiting.pop(job.uid, None)
@@ -226,8 +239,9 @@ class Leasing:
             offers=[Offer(seq=request.ack, bytes_per_s=request.held_bytes_per_s, until_s=until_s)],
             reason=RateReason.GRACE,
             ready=True,
-            num_bytes=request.num_bytes,
+            num_bytes=job.num_bytes if request.num_bytes is None else request.num_bytes,
             order_s=now_s,
+            goes_on=True,
         )
         job.lease, job.save_since_s = lease, now_s
         self._state.live[job.uid] = job
@@ -238,11 +252,6 @@ class Leasing:
         return next(
             (job for job in self._state.live.values() if job.lease and job.lease.fence == fence), None
         )
-
-    def _note_would_wait(self, waiter: Waiter) -> None:
-        """Shadow mode: whether this request would have had to wait."""
-        if self._rates.would_wait(waiter):
-            self._state.count("would_wait")
 
 
 def _waiter(job: Job, request: SlotRequest, since_s: float, now_s: float) -> Waiter:
@@ -270,10 +279,3 @@ def _deadline(job: Job, request: SlotRequest, now_s: float) -> float | None:
 
 def _start_within(job: Job, waiter: Waiter) -> float:
     return max(START_WITHIN_S, 2.0 * lead_of(job, waiter)) * 2.0 ** min(job.num_not_ready, MAX_DOUBLINGS)
-
-
-def _note_progress(lease: Lease, request: Renew, now_s: float) -> None:
-    if lease.reported_s is not None and now_s > lease.reported_s:
-        grown = max(0, request.done_bytes - lease.done_bytes)
-        lease.achieved_bytes_per_s = int(grown / (now_s - lease.reported_s))
-    lease.done_bytes, lease.reported_s = request.done_bytes, now_s

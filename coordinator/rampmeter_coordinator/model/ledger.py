@@ -100,6 +100,7 @@ class Ledger:
         if self._state.in_grace and now_s >= self._state.grace_until_s:
             self._state.grace_until_s = 0.0
             self._state.unsettled = True
+        self._state.learn(now_s)
         for job in due:
             self._leasing.time_passed(job, now_s)
 
@@ -188,6 +189,8 @@ class Ledger:
         if job.lease is not None and job.lease.fence == request.fence:
             committed = request.outcome is Outcome.COMMITTED
             job.notice_served |= committed and job.lease.deadline_at_s is not None
+            if committed:
+                self._leasing.learn(job, job.lease, request, now_s)
             self._leasing.end(job, LeaseState.RELEASED, GoneReason.RELEASED, now_s)
         if job.ended_fence == request.fence:  # also a save whose lease had lapsed at its very end
             self._registry.save_ended(job, request, now_s)

@@ -24,10 +24,10 @@ SAME_PRICE = 0.01
 class Market:
     """The demands of the jobs that count, and the price."""
 
-    def __init__(self, jobs: Mapping[str, Job], budget_bytes_per_s: int) -> None:
+    def __init__(self, jobs: Mapping[str, Job]) -> None:
         self.price = 0.0
         self._jobs = jobs
-        self._budget_bytes_per_s = budget_bytes_per_s
+        self._budget_bytes_per_s = 0
         self._demands = {uid: planning.demand_of(job) for uid, job in jobs.items() if not job.finished}
         self._solved_s = float("-inf")
         self._moved = True
@@ -44,20 +44,24 @@ class Market:
         """The job has finished or was forgotten."""
         self._moved |= self._demands.pop(uid, None) is not None
 
-    def solve(self, now_s: float) -> None:
-        """Bring the price up to date where that is due."""
+    def solve(self, budget_bytes_per_s: int, now_s: float) -> None:
+        """Bring the price up to date where that is due. The budget follows what storage was seen to sustain."""
         age_s = now_s - self._solved_s
-        if age_s < SOLVE_AFTER_S or not (self._moved or age_s > SOLVE_ANYHOW_S):
+        if age_s < SOLVE_AFTER_S:
+            return
+        moved_by = abs(budget_bytes_per_s - self._budget_bytes_per_s)
+        self._moved |= moved_by > NOTICEABLE * self._budget_bytes_per_s
+        if not (self._moved or age_s > SOLVE_ANYHOW_S):
             return
         if age_s < SOLVE_AFTER_S_PER_JOB * len(self._demands):
             return
         asking = [
             demand for uid, demand in self._demands.items() if not planning.is_lost(self._jobs[uid], now_s)
         ]
-        price = pricing.solve(asking, self._budget_bytes_per_s)
+        price = pricing.solve(asking, budget_bytes_per_s)
         if abs(price - self.price) > SAME_PRICE * self.price:  # else no interval moves out of its dead band
             self.price = price
-        self._solved_s, self._moved = now_s, False
+        self._solved_s, self._budget_bytes_per_s, self._moved = now_s, budget_bytes_per_s, False
 
 
 def _noticeable(old: Demand, new: Demand) -> bool:

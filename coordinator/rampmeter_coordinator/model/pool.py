@@ -61,11 +61,6 @@ class PoolConfig:
         return Kind.WRITE if self.shared_reads else kind
 
     @property
-    def safe_sum_bytes_per_s(self) -> int:
-        """The most that all safe rates may add up to."""
-        return int(SILENT_SHARE * self.budget_bytes_per_s)
-
-    @property
     def safe_after_s(self) -> float:
         """Agent: the safe rate is usable this long after the receipt of its last answer."""
         return 3.0 * self.ttl_s

@@ -70,7 +70,7 @@ class Rates:
         lease, state = job.lease, self._state
         assert lease is not None
         lane = state.config.lane(lease.kind)
-        if rate > 0 and rate >= self.wanted(lease, lane):
+        if rate > 0 and rate >= self.wanted(job, lease.max_bytes_per_s, lane):
             return RateReason.FULL
         if state.in_grace:
             return RateReason.GRACE
@@ -89,28 +89,31 @@ class Rates:
         others = (job.lease for job in self._state.live.values() if job.lease is not None)
         return lease.kind is Kind.WRITE and any(other.kind is Kind.READ for other in others)
 
-    def would_wait(self, waiter: Waiter) -> bool:
+    def would_wait(self, job: Job, waiter: Waiter) -> bool:
         """Whether a slot asked for now would not have been granted at once, were all jobs held to the budget."""
         lane = self._state.config.lane(waiter.kind)
-        leases = [job.lease for job in self._state.live.values() if job.lease is not None]
         taken = sum(
-            self.wanted(lease, lane) for lease in leases if self._state.config.lane(lease.kind) is lane
+            self.wanted(other, other.lease.max_bytes_per_s, lane)
+            for other in self._state.live.values()
+            if other.lease is not None and self._state.config.lane(other.lease.kind) is lane
         )
-        wanted = admission.wanted(waiter.max_bytes_per_s, self._state.budget(lane))
+        wanted = self.wanted(job, waiter.max_bytes_per_s, lane)
         return taken > 0 and self._state.budget(lane) - taken < admission.least(wanted)
 
     # -- what admission works on -----------------------------------------------------------------------------------
 
-    def wanted(self, lease: Lease, lane: Kind) -> int:
-        """What the lease could use."""
-        return admission.wanted(lease.max_bytes_per_s, self._state.budget(lane))
+    def wanted(self, job: Job, max_bytes_per_s: int | None, lane: Kind) -> int:
+        """What a writer of this job could use: what it says, or less where it has shown that it cannot."""
+        wanted = admission.wanted(max_bytes_per_s, self._state.budget(lane))
+        shown = self._state.capacity.slow_maximum(job.uid) if lane is Kind.WRITE else None
+        return wanted if shown is None else min(wanted, max(1, shown))
 
     def writer(self, job: Job, now_s: float) -> Writer:
         """The holder of a lease as `admission` sees it."""
         lease = job.lease
         assert lease is not None
         lane = self._state.config.lane(lease.kind)
-        wanted = self.wanted(lease, lane)
+        wanted = self.wanted(job, lease.max_bytes_per_s, lane)
         if lease.num_bytes is None and self._others_wait(job):
             wanted = min(wanted, int(admission.UNKNOWN_SHARE * self._state.budget(lane)))
         writer = Writer(
@@ -126,7 +129,7 @@ class Rates:
 
     def newcomer(self, job: Job, waiter: Waiter, lane: Kind, from_s: float) -> Writer:
         """A waiter as `admission` sees it, should it be armed now."""
-        wanted = admission.wanted(waiter.max_bytes_per_s, self._state.budget(lane))
+        wanted = self.wanted(job, waiter.max_bytes_per_s, lane)
         if waiter.num_bytes is None and self._others_wait(job):
             wanted = min(wanted, int(admission.UNKNOWN_SHARE * self._state.budget(lane)))
         writer = Writer(

@@ -85,6 +85,14 @@ class Lease(_Record, kw_only=True):
     order_s: float = 0.0
     ready_at_s: float | None = None
     deadline_at_s: float | None = None
+    throttled_s: float = 0.0
+    blocked_s: float = 0.0
+    busy_s: float = 0.0
+    """With `done_bytes`: the totals of the newest report."""
+    reported_rate: int | None = None
+    """The rate that was in force at that report."""
+    goes_on: bool = False
+    """The save began under an earlier lease, and nothing was reported under this one: the totals have no beginning."""
 
 
 class Waiter(_Record, kw_only=True):

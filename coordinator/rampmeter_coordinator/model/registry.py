@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import islice
 
 from rampmeter.core import phase
-from rampmeter.core.messages import Heartbeat, Outcome, Plan, RefusalReason, Register, Release
+from rampmeter.core.messages import Heartbeat, Kind, Outcome, Plan, RefusalReason, Register, Release
 from rampmeter_coordinator.model import counting, planning
 from rampmeter_coordinator.model.commands import Refusal
 from rampmeter_coordinator.model.market import Market
@@ -25,7 +25,7 @@ class Registry:
 
     def __init__(self, state: PoolState) -> None:
         self._state = state
-        self._market = Market(state.jobs, state.config.budget_bytes_per_s)
+        self._market = Market(state.jobs)
 
     # -- registration ------------------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class Registry:
 
     def plan_for(self, job: Job, now_s: float) -> Plan | None:
         """The plan to send with the next answer; None while the job has confirmed the newest."""
-        self._market.solve(now_s)
+        self._market.solve(self._state.budget(Kind.WRITE), now_s)
         room = self._state.safe_room_for(job)
         if job.planned_price != self._market.price or room < job.plan.safe_bytes_per_s:
             self._replan(job, room, now_s)

@@ -14,8 +14,9 @@ from dataclasses import asdict, replace
 
 from rampmeter.core.messages import AnyAnswer, Fence, Kind, Request
 from rampmeter_coordinator.model import counting
+from rampmeter_coordinator.model.capacity import Capacity
 from rampmeter_coordinator.model.commands import Changes, Refusal, Reply
-from rampmeter_coordinator.model.pool import PoolConfig
+from rampmeter_coordinator.model.pool import SILENT_SHARE, PoolConfig
 from rampmeter_coordinator.model.records import Job, Lease
 from rampmeter_coordinator.model.views import TimelineRow, Totals
 
@@ -39,6 +40,9 @@ class PoolState:
         """When somebody may have to be armed: nothing else happens then."""
         self.totals = Totals()
         self.timeline: deque[TimelineRow] = deque(maxlen=MAX_TIMELINE_ROWS)
+        self.capacity = Capacity(config.budget_bytes_per_s)
+        self._written: tuple[Totals, int] | None = None
+        self._meta_bytes = b""
         self._epoch = epoch
         self._counter = 0
         self._silent: dict[str, int] = {}
@@ -53,7 +57,9 @@ class PoolState:
 
     def restore(self, records: Mapping[str, bytes], meta: bytes) -> None:
         """Take up what a store kept. In grace its times belong to another boot: what was held counts until its end."""
-        self.totals = Totals(**json.loads(meta)["totals"])
+        kept = json.loads(meta)
+        self.totals = Totals(**kept["totals"])
+        self.capacity = Capacity.from_dict(kept.get("capacity", {}), self.config.budget_bytes_per_s)
         self.jobs = {uid: Job.from_bytes(raw) for uid, raw in records.items()}
         held = [(job.lease.granted_s, job) for job in self.jobs.values() if job.lease is not None]
         self.live = {job.uid: job for _, job in sorted(held, key=lambda pair: pair[0])}
@@ -81,8 +87,16 @@ class PoolState:
         """What changed since the last call, as a store keeps it."""
         records = {uid: self.jobs[uid].to_bytes() if uid in self.jobs else None for uid in self._dirty}
         self._dirty = set()
-        meta = json.dumps({"totals": asdict(self.totals)}, separators=(",", ":")).encode()
-        return Changes(records=records, meta=meta)
+        return Changes(records=records, meta=self._meta())
+
+    def _meta(self) -> bytes:
+        """Figures of the pool as a whole, written anew only when one of them has moved."""
+        moved = (self.totals, self.capacity.cap_bytes_per_s)
+        if moved != self._written:
+            kept = {"totals": asdict(self.totals), "capacity": self.capacity.to_dict()}
+            self._written = moved
+            self._meta_bytes = json.dumps(kept, separators=(",", ":")).encode()
+        return self._meta_bytes
 
     # -- changes -----------------------------------------------------------------------------------------------
 
@@ -158,11 +172,13 @@ class PoolState:
         return share >= 1.0 or int(job.uid[:8], 16) < share * 2.0**32
 
     def budget(self, lane: Kind) -> int:
-        """The most that may be granted in sum from this lane, in bytes/s."""
-        return self.config.budget_bytes_per_s if lane is Kind.WRITE else self.config.read_budget_bytes_per_s
+        """The most that may be granted in sum from this lane now, in bytes/s: for writes the learned cap."""
+        if lane is Kind.WRITE:
+            return self.capacity.cap_bytes_per_s
+        return self.config.read_budget_bytes_per_s
 
-    def capacity(self, lane: Kind) -> int:
-        """What the storage sustains for this lane, in bytes/s."""
+    def sustained(self, lane: Kind) -> int:
+        """What the storage sustains for this lane, as far as is known, in bytes/s: B = cap / u."""
         return int(self.budget(lane) / self.config.utilisation)
 
     def holders(self, lane: Kind) -> list[Job]:
@@ -212,7 +228,7 @@ class PoolState:
         In grace nobody is raised: jobs that have not come back yet hold shares that we do not know of.
         """
         own = self._issued.get(job.uid, 0)
-        room = max(0, self.config.safe_sum_bytes_per_s - (self._issued_sum - own))
+        room = max(0, int(SILENT_SHARE * self.budget(Kind.WRITE)) - (self._issued_sum - own))
         return min(room, own) if self.in_grace else room
 
     # -- answers -----------------------------------------------------------------------------------------------
@@ -264,7 +280,21 @@ class PoolState:
             times.append(self.grace_until_s)
         if self.look_again_s < math.inf:
             times.append(self.look_again_s)
+        learn_s = self.capacity.wake_at_s()
+        if learn_s is not None:
+            times.append(learn_s)
         return min(times, default=None)
+
+    def learn(self, now_s: float) -> None:
+        """Time goes on for the learned cap; a pool that is not at its ceiling probes for more."""
+        cap = self.capacity.cap_bytes_per_s
+        wake_s = self.capacity.wake_at_s()
+        if cap == self.config.budget_bytes_per_s or (wake_s is not None and now_s < wake_s):
+            return
+        counted = self.counted(Kind.WRITE, now_s)
+        leased = sum(counting.leased(job, now_s) for job in self.holders(Kind.WRITE))
+        self.capacity.passed(now_s, counted, max(0, counted - leased))
+        self.unsettled |= cap != self.capacity.cap_bytes_per_s
 
     def take_due(self, now_s: float) -> list[Job]:
         """Jobs for which a time has come, all sums up to date before any of them is looked at."""
