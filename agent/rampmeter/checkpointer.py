@@ -54,6 +54,8 @@ class Checkpointer:
 
     pool, coordinator, job   also from RAMPMETER_POOL, RAMPMETER_COORDINATOR, RAMPMETER_JOB; without a coordinator, or
                              with RAMPMETER=off, it is a complete local checkpointer
+    tenant                   on whose account it writes, where the pool caps tenants; also from RAMPMETER_TENANT
+    notice_s                 from SIGTERM or SIGUSR1 to the end of the process (120 s); also from RAMPMETER_NOTICE_S
     num_gpus, mtbf_s, restart_s   what the interval is computed from; mtbf_s None = a prior for num_gpus
     interval_min_s is hard, interval_max_s a wish; keep: how many checkpoints stay
     writer_class             a FileSystemWriter class to write through, for storage that is not a mounted directory
@@ -70,12 +72,14 @@ class Checkpointer:
         pool: str | None = None,
         coordinator: str | None = None,
         job: str | None = None,
+        tenant: str | None = None,
         num_gpus: int | None = None,
         keep: int = 3,
         mtbf_s: float | None = None,
         restart_s: float | None = None,
         interval_min_s: float | None = None,
         interval_max_s: float | None = None,
+        notice_s: float | None = None,
         writer_class: type | None = None,
         config: Mapping[str, Any] | None = None,
         code_commit: str | None = None,
@@ -87,12 +91,14 @@ class Checkpointer:
             job=job,
             pool=pool,
             coordinator=coordinator,
+            tenant=tenant,
             num_gpus=num_gpus,
             keep=keep,
             mtbf_s=mtbf_s,
             restart_s=restart_s,
             interval_min_s=interval_min_s,
             interval_max_s=interval_max_s,
+            notice_s=notice_s,
             default_name=os.path.basename(os.path.abspath(root)),  # noqa: PTH100, PTH119 - text, not a look-up
         )
         if not str(root):
@@ -233,8 +239,11 @@ class Checkpointer:
 
     @property
     def should_stop(self) -> bool:
-        """Training should leave its loop: a notice came and its save has ended, or a newer attempt took over."""
-        return self._saved_after_notice or self._desk.stopped
+        """Training should leave its loop: a notice came and its save has ended, or a newer attempt took over.
+
+        A save that cannot be durable before the end counts as ended: it is not begun, or given up.
+        """
+        return self._saved_after_notice or self._desk.ends_unsaved or self._desk.stopped
 
     @property
     def exit_code(self) -> int:
@@ -260,20 +269,26 @@ class Checkpointer:
             _log.exception("step %d was not saved: unexpected error beside training", step)
 
     def _begin_save(self, step: int, state: State) -> None:
-        granted = self._desk.begin_snapshot()
-        if granted is None:
+        permit = self._desk.begin_snapshot()
+        if permit is None:
             return
-        throttle, fence = granted
         self._settled.clear()
         self._tell(SaveStarted(now_s=self._clock.now(), step=step))
-        result = self._saver.begin(step, state, throttle, on_first_byte=self._desk.first_byte, lease=fence)
+        result = self._saver.begin(
+            step,
+            state,
+            permit.throttle,
+            on_first_byte=self._desk.first_byte,
+            lease=permit.fence,
+            max_streams=permit.max_streams,
+        )
         result.add_done_callback(self._save_ended)
 
     def _save_ended(self, result: "Future[SaveReport]") -> None:
         report = self._last_save = result.result()
         try:
             self._desk.save_ended(report, self._own_period)
-            self._saved_after_notice = self._noticed
+            self._saved_after_notice = self._noticed and not self._desk.owes_a_save
             if report.committed:
                 retention.prune(self._root, self._settings.keep)
         finally:

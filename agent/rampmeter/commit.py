@@ -15,6 +15,7 @@ from typing import Any
 
 from rampmeter.core.clock import Clock, SystemClock, wall_time
 from rampmeter.core.errors import CommitError, ConfigError, LeaseLost
+from rampmeter.core.notice import GiveUp
 from rampmeter.files import replace_file, sync_directory
 from rampmeter.hashing import BLOCK_BYTES, DEFAULT_ALGORITHM, HashedFile, digest_of
 from rampmeter.layout import BLOCKS_NAME, MANIFEST_NAME, Claim, Root, StepName
@@ -166,7 +167,9 @@ def _manifest(record: SaveRecord, flush: FlushRecord, blocks: bytes) -> Manifest
 _ERRNO_REASONS = frozenset(
     {"enospc", "edquot", "eio", "efbig", "erofs", "eacces", "eperm", "enoent", "estale", "enomem", "emfile"}
 )
-_ABORT_REASONS = frozenset({"lease_lost", "superseded", "revoked", "no_progress", "rank_failed", "closing"})
+_ABORT_REASONS = frozenset(
+    {"lease_lost", "superseded", "revoked", "no_progress", "rank_failed", "closing", *GiveUp}
+)
 
 
 def reason_of(error: BaseException) -> str:

@@ -13,6 +13,8 @@ from rampmeter.core.errors import ConfigError
 from rampmeter.core.fields import NAME, BadValue
 
 DEFAULT_POOL = "default"
+DEFAULT_NOTICE_S = 120.0
+"""Too long costs bandwidth for a save that is cut off; too short gives up one that could have been in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,17 +22,20 @@ class JobSettings:
     """What an agent needs to know of its job. `coordinator` None = local.
 
     interval_min_s is hard, interval_max_s a wish; mtbf_s and restart_s what the user believes, None = learn.
+    tenant: on whose account, where the pool caps tenants. notice_s: from the signal to the end of the process.
     """
 
     name: str
     pool: str
     coordinator: str | None
+    tenant: str | None
     num_gpus: int
     keep: int
     mtbf_s: float | None
     restart_s: float | None
     interval_min_s: float | None
     interval_max_s: float | None
+    notice_s: float
 
 
 def job_settings(
@@ -40,24 +45,29 @@ def job_settings(
     coordinator: str | None,
     num_gpus: int | None,
     keep: int,
+    tenant: str | None = None,
     mtbf_s: float | None = None,
     restart_s: float | None = None,
     interval_min_s: float | None = None,
     interval_max_s: float | None = None,
+    notice_s: float | None = None,
     environment: Mapping[str, str] = os.environ,
     default_name: str = "job",
 ) -> JobSettings:
     """Settings from arguments and RAMPMETER_* variables. ConfigError names the argument or variable at fault."""
+    tenant = tenant or environment.get("RAMPMETER_TENANT") or None
     settings = JobSettings(
         name=_name("job", job or environment.get("RAMPMETER_JOB") or _as_name(default_name)),
         pool=_name("pool", pool or environment.get("RAMPMETER_POOL") or DEFAULT_POOL),
         coordinator=_coordinator(coordinator, environment),
+        tenant=None if tenant is None else _name("tenant", tenant),
         num_gpus=_whole("num_gpus", 1 if num_gpus is None else num_gpus),
         keep=_whole("keep", keep),
         mtbf_s=_positive("mtbf_s", mtbf_s),
         restart_s=_positive("restart_s", restart_s),
         interval_min_s=_positive("interval_min_s", interval_min_s),
         interval_max_s=_positive("interval_max_s", interval_max_s),
+        notice_s=_notice(notice_s, environment),
     )
     low, high = settings.interval_min_s, settings.interval_max_s
     if low is not None and high is not None and low > high:
@@ -80,6 +90,16 @@ def _coordinator(given: str | None, environment: Mapping[str, str]) -> str | Non
     if not valid:
         raise ConfigError("coordinator (or RAMPMETER_COORDINATOR) must be a URL like http://host:8000")
     return url
+
+
+def _notice(given: float | None, environment: Mapping[str, str]) -> float:
+    text = environment.get("RAMPMETER_NOTICE_S")
+    if given is None and text:
+        try:
+            given = float(text)
+        except ValueError:
+            raise ConfigError("RAMPMETER_NOTICE_S must be a positive number of seconds") from None
+    return _positive("notice_s (or RAMPMETER_NOTICE_S)", given) or DEFAULT_NOTICE_S
 
 
 def _name(argument: str, value: str) -> str:

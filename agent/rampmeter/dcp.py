@@ -85,6 +85,7 @@ class HashedResult(WriteResult):
 class MeteredWriter:
     """Mixin to stand before any writer with an `fs` attribute; see `metered`. Never overwrites a checkpoint.
 
+    `max_streams` bounds its writing threads; a writer without `thread_count` has one. None = as many as it has.
     `finish` is called with all written files and the names of unchecked tensors, on the coordinator rank, when all
     bytes are durable: it commits, and what it raises fails the save on all ranks.
     """
@@ -96,10 +97,13 @@ class MeteredWriter:
         throttle: Throttle,
         finish: Callable[[Sequence[WrittenFile], Sequence[str]], None],
         on_first_byte: Callable[[], None] = lambda: None,
+        max_streams: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(path, *args, **kwargs)  # type: ignore[call-arg]
         self.overwrite = False
+        if max_streams is not None and hasattr(self, "thread_count"):
+            self.thread_count: int = max(1, min(self.thread_count, max_streams))
         self._finish = finish
         self._metered = MeteredFileSystem(cast(Any, self).fs, throttle, on_first_byte)
         self.fs = self._metered
@@ -175,10 +179,13 @@ def metered_writer(
     finish: Callable[[Sequence[WrittenFile], Sequence[str]], None],
     on_first_byte: Callable[[], None],
     writer_class: type | None = None,
+    max_streams: int | None = None,
 ) -> FileSystemWriter:
     """The writer for a directory: `writer_class`, or torch's own for mounted file systems."""
     kind = cast("Callable[..., FileSystemWriter]", metered(writer_class or FileSystemWriter))
-    return kind(directory, throttle=throttle, finish=finish, on_first_byte=on_first_byte)
+    return kind(
+        directory, throttle=throttle, finish=finish, on_first_byte=on_first_byte, max_streams=max_streams
+    )
 
 
 class CheckedSavePlanner(DefaultSavePlanner):

@@ -7,12 +7,14 @@ Nothing here waits: no network, no file, no other thread. `on_event` is called u
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from rampmeter.core.clock import Clock
 from rampmeter.core.messages import AnyAnswer, EndReason, Fence, Plan, Request, SlotRequest
+from rampmeter.core.notice import GivenUp, GiveUp
 from rampmeter.core.pacer import Action, Governance, Pacer, PacerState
 from rampmeter.core.units import format_bytes, format_duration
-from rampmeter.events import CoordinatorHeard, Event, RateChanged, SaveEnded, StateChanged
+from rampmeter.events import CoordinatorHeard, Event, RateChanged, SaveEnded, SaveGivenUp, StateChanged
 from rampmeter.layout import Claim
 from rampmeter.report import SaveReport
 from rampmeter.speech import Speech
@@ -24,6 +26,15 @@ CLAIM_CHECK_S = 15.0
 """TTL / 2: how often a writer that hears no coordinator looks whether a newer attempt has claimed the root."""
 
 _WITHOUT_LEASE = frozenset({Governance.SAFE_RATE, Governance.UNGOVERNED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permit:
+    """What a save needs to begin: the cell that paces it, its lease, and how many writers that allows (None = any)."""
+
+    throttle: Throttle
+    fence: Fence | None
+    max_streams: int | None
 
 
 class Desk:
@@ -40,6 +51,8 @@ class Desk:
     ) -> None:
         self.wants_snapshot = False
         self.stopped = False
+        self.ends_unsaved = False
+        """The save before the announced end is given up."""
         self._pacer = pacer
         self._speech = speech
         self._clock = clock
@@ -51,12 +64,14 @@ class Desk:
         self._last_state = pacer.state
         self._reachable: bool | None = None
         self._claim_checked_s = float("-inf")
-        self._noticed = self._hurried = False
+        self._noticed_s: float | None = None
+        self._hurried = False
+        self._last_given_up: GivenUp | None = None
 
     # -- said by training and flush threads --------------------------------------------------------------------
 
-    def begin_snapshot(self) -> tuple[Throttle, Fence | None] | None:
-        """Training is about to snapshot: the cell that paces the flush and its lease, or None if it may not."""
+    def begin_snapshot(self) -> Permit | None:
+        """Training is about to snapshot; None if it may not."""
         with self._lock:
             self.advance()
             if not self.wants_snapshot:
@@ -64,7 +79,11 @@ class Desk:
             self._pacer.begin_snapshot(self._clock.now())
             self._throttle, self._allowed = Throttle(clock=self._clock), (0, None)
             self.advance()
-            return self._throttle, self._pacer.lease_clock.fence
+            return Permit(
+                throttle=self._throttle,
+                fence=self._pacer.lease_clock.fence,
+                max_streams=self._pacer.max_streams,
+            )
 
     def first_byte(self) -> None:
         """The flush holds its first byte and waits for a rate."""
@@ -110,7 +129,8 @@ class Desk:
 
     def notice(self) -> None:
         """The job is about to be ended: save soon. Takes no lock, for it may be called inside a signal handler."""
-        self._noticed = True
+        if self._noticed_s is None:
+            self._noticed_s = self._clock.now()
         self._poke()
 
     def stop(self, why: str) -> None:
@@ -128,6 +148,12 @@ class Desk:
             return self._pacer.lease_clock.plan
 
     @property
+    def owes_a_save(self) -> bool:
+        """A notice has come, and the save for it has not ended."""
+        with self._lock:
+            return self._pacer.notice is not None
+
+    @property
     def num_ungoverned(self) -> int:
         """Saves that were written by no right but the job's own."""
         return self._pacer.num_ungoverned
@@ -138,10 +164,9 @@ class Desk:
         """Let time pass and carry what follows to training, to the writer and to whoever listens; what to say next."""
         with self._lock:
             now_s = self._clock.now()
-            if self._noticed and not self._hurried:
-                self._hurried = True
-                self._pacer.hurry(now_s)
+            self._hurry_if_noticed(now_s)
             self._pacer.tick(now_s)
+            self._note_given_up(now_s)
             self._note_state(now_s)
             self.wants_snapshot = self._pacer.wants_snapshot and not self.stopped
             self._carry_rate(now_s)
@@ -164,7 +189,7 @@ class Desk:
 
     def has_become_urgent(self, request: Request) -> bool:
         """A notice came after this request for a slot was worded."""
-        return isinstance(request, SlotRequest) and self._hurried and not request.urgent
+        return isinstance(request, SlotRequest) and self.owes_a_save and not request.urgent
 
     def answered(self, action: Action, answer: AnyAnswer, first_sent_s: float) -> None:
         """The answer to `action` has come."""
@@ -220,12 +245,39 @@ class Desk:
     def _writes_without_lease(self) -> bool:
         return self._throttle is not None and self._pacer.governance in _WITHOUT_LEASE
 
+    def _hurry_if_noticed(self, now_s: float) -> None:
+        if self._noticed_s is None or self._hurried:
+            return
+        self._hurried = True
+        deadline_at_s = self._noticed_s + self._speech.notice_s
+        need_s = self._speech.need_s(self._pacer, self._throttle, now_s)
+        self._pacer.hurry(now_s, deadline_at_s=deadline_at_s, need_s=need_s)
+
+    def _note_given_up(self, now_s: float) -> None:
+        """Tell the writer, training, the log and whoever listens, once."""
+        given_up = self._pacer.given_up
+        if given_up is None or given_up is self._last_given_up:
+            return
+        self._last_given_up = given_up
+        if self._throttle is not None:
+            self._throttle.abort(given_up.reason)
+        self.ends_unsaved |= given_up.reason is not GiveUp.MAKE_ROOM
+        _log_given_up(given_up, self._speech.num_bytes)
+        self._on_event(
+            SaveGivenUp(
+                now_s=now_s,
+                reason=given_up.reason,
+                left_s=given_up.left_s,
+                fits_bytes=given_up.fits_bytes,
+            )
+        )
+
     def _note_state(self, now_s: float) -> None:
         state = self._pacer.state
         if state is self._last_state:
             return
         self._last_state = state
-        if state is PacerState.ARMED:
+        if state is PacerState.ARMED and not self._pacer.holds_snapshot:
             self._speech.note_armed(now_s)
         self._on_event(StateChanged(now_s=now_s, state=state))
 
@@ -274,6 +326,24 @@ def _log_saved(report: SaveReport) -> None:
             format_duration(report.write_s),
             format_duration(report.stall_s),
         )
+
+
+def _log_given_up(given_up: GivenUp, num_bytes: int | None) -> None:
+    if given_up.left_s is None:
+        _log.info(
+            "a save is given up: jobs whose GPUs idle need the storage; the next place is asked for at once"
+        )
+        return
+    fits = "no place came in time"
+    if given_up.fits_bytes is not None:
+        size = "" if num_bytes is None else f" of {format_bytes(num_bytes)}"
+        fits = f"the storage has room for {format_bytes(given_up.fits_bytes)}{size}"
+    _log.warning(
+        "no save before the announced end in %s: %s; the next attempt goes on from the newest checkpoint "
+        "(if the notice is longer than that, set notice_s or RAMPMETER_NOTICE_S)",
+        format_duration(max(0.0, given_up.left_s)),
+        fits,
+    )
 
 
 def _ended_event(report: SaveReport, governance: Governance, now_s: float) -> SaveEnded:

@@ -6,6 +6,7 @@ processes of a machine). A callback must be quick; what it raises is logged and 
 
 from dataclasses import dataclass
 
+from rampmeter.core.notice import GiveUp
 from rampmeter.core.pacer import Governance, PacerState
 
 
@@ -37,6 +38,19 @@ class SaveStarted(Event):
     """The snapshot of `step` is taken."""
 
     step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveGivenUp(Event):
+    """A save that was due is not written, or not to its end. Where its snapshot existed, SaveEnded follows.
+
+    left_s       until the announced end; None where none was announced
+    fits_bytes   how much could have been written before it; None = not told
+    """
+
+    reason: GiveUp
+    left_s: float | None
+    fits_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

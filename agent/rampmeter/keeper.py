@@ -1,8 +1,9 @@
 """The agent's own thread: keeps the conversation with the coordinator going.
 
 One request is in flight at a time; when something more pressing is to be said, the one that the coordinator holds is
-dropped and superseded. A request that was not answered is sent again unchanged, so that it is handled once. Nothing
-that happens here reaches training as an exception, and nothing that fails here ends the conversation.
+dropped and superseded. A request that was not answered is sent again unchanged, so that it is handled once; an urgent
+one is worded anew, because its deadline has come nearer. Nothing that happens here reaches training as an exception,
+and nothing that fails here ends the conversation.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ from rampmeter.core.errors import (
     RequestRefused,
     StaleAttempt,
 )
-from rampmeter.core.messages import AnyAnswer, EndReason, Plan, RefusalReason, Request
+from rampmeter.core.messages import AnyAnswer, EndReason, Plan, RefusalReason, Request, SlotRequest
 from rampmeter.core.pacer import Action
 from rampmeter.desk import Desk
 from rampmeter.layout import Claim
@@ -170,7 +171,7 @@ class Keeper:
 
     async def _say(self, client: Client, action: Action) -> None:
         flight = self._unanswered
-        if flight is None or flight.action is not action:
+        if flight is None or flight.action is not action or _is_urgent(flight.request):
             request, now_s = self._desk.word(action)
             flight = self._unanswered = _InFlight(action=action, request=request, first_sent_s=now_s)
         exchange = asyncio.ensure_future(client.exchange(flight.request))
@@ -260,6 +261,10 @@ class Keeper:
         except (RampmeterError, TimeoutError):
             if plan is not None:
                 await aside(self._on_plan, plan)
+
+
+def _is_urgent(request: Request) -> bool:
+    return isinstance(request, SlotRequest) and request.urgent
 
 
 _OVERTAKEN = frozenset({RefusalReason.SUPERSEDED, RefusalReason.OLD_SEQ})

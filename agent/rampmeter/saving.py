@@ -38,6 +38,7 @@ class _Save:
     throttle: Throttle
     on_first_byte: Callable[[], None]
     fence: Fence | None
+    max_streams: int | None
     begun_at_s: float
     stage_s: float = 0.0
     stall_s: float = 0.0
@@ -97,18 +98,21 @@ class Saver:
         state: State,
         throttle: Throttle,
         on_first_byte: Callable[[], None] = lambda: None,
+        *,
         lease: Fence | None = None,
+        max_streams: int | None = None,
     ) -> "Future[SaveReport]":
         """Take the snapshot and let a thread write it. Returns after the staging; never raises.
 
         `throttle` must be new. `on_first_byte` is called once, from the flush thread. While another save is in flight
-        the answer is a report with the reason `in_flight`.
+        the answer is a report with the reason `in_flight`. `max_streams` bounds the writing threads; None = no bound.
         """
         save = _Save(
             name=StepName.fresh(step=step, attempt=self.claim.number),
             throttle=throttle,
             on_first_byte=on_first_byte,
             fence=lease,
+            max_streams=max_streams,
             begun_at_s=self._clock.now(),
         )
         if self._current is not None:
@@ -157,6 +161,7 @@ class Saver:
             on_first_byte=partial(self._note_first_byte, save),
             finish=partial(self._commit, save, record),
             writer_class=self._writer_class,
+            max_streams=save.max_streams,
         )
         upload = dcp.start_save(
             snapshot(parts, step=save.name.step),

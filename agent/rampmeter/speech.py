@@ -20,6 +20,7 @@ from rampmeter.core.messages import (
     Request,
     SlotRequest,
 )
+from rampmeter.core.notice import GiveUp
 from rampmeter.core.pacer import Action, Pacer
 from rampmeter.layout import Claim
 from rampmeter.report import SaveReport
@@ -27,7 +28,13 @@ from rampmeter.throttle import FlowCounters, Throttle
 
 WEIGHT_OF_NEW = 0.3
 DEFAULT_LEAD_S = 1.0
-_ABORT_REASONS = frozenset({"lease_lost", "superseded", "closing"})
+SHORTEST_SAMPLE_S = 1.0
+"""Less time than this in write and CPU says nothing about how fast a job can write."""
+
+_SHORTEST_S = 1e-3
+"""The wire's shortest duration; a lead time of 0 would say that the first byte is in hand."""
+
+_ABORT_REASONS = frozenset({"lease_lost", "superseded", "closing", *GiveUp})
 _NOTHING_YET = FlowCounters(done_bytes=0, throttled_s=0.0, blocked_s=0.0, busy_s=0.0)
 
 
@@ -55,9 +62,11 @@ class Speech:
     def __init__(self, settings: JobSettings, job_uid: str, claim: Claim) -> None:
         self.claim = claim
         self.pool = settings.pool
+        self.notice_s = settings.notice_s
         self.num_bytes: int | None = None
         self.stall_s: float | None = None
         self.write_s: float | None = None
+        self.max_bytes_per_s: int | None = None
         self.report: SaveReport | None = None
         self._settings = settings
         self._job_uid = job_uid
@@ -100,12 +109,33 @@ class Speech:
         self.num_bytes = report.num_bytes
         self.stall_s = _smoothed(self.stall_s, report.stall_s)
         self.write_s = _smoothed(self.write_s, report.write_s)
+        self.max_bytes_per_s = _own_rate(self.max_bytes_per_s, report.counters)
         self.note_committed(report.step, snapshot_s)
 
     def applied(self, seq: int, seen_epoch: int) -> None:
         """The answer to `seq` was applied."""
         self._ack = seq
         self._seen_epoch = max(self._seen_epoch, seen_epoch)
+
+    def need_s(self, pacer: Pacer, throttle: Throttle | None, now_s: float) -> float:
+        """From a grant now to durable at the job's own full speed; 0 as long as its size or speed is unknown."""
+        num_bytes = self._bytes_left(throttle)
+        if num_bytes is None or not self.max_bytes_per_s:
+            return 0.0
+        return self._ready_in_s(pacer, now_s) + num_bytes / self.max_bytes_per_s
+
+    def _bytes_left(self, throttle: Throttle | None) -> int | None:
+        done_bytes = throttle.counters().done_bytes if throttle else 0
+        return None if self.num_bytes is None else max(0, self.num_bytes - done_bytes)
+
+    def _ready_in_s(self, pacer: Pacer, now_s: float) -> float:
+        """0 with the first byte in hand; what is left of the measured lead time where the snapshot exists."""
+        if pacer.first_byte:
+            return 0.0
+        lead_s = self._lead_s or DEFAULT_LEAD_S
+        if pacer.holds_snapshot and self._armed_s is not None:
+            lead_s -= now_s - self._armed_s
+        return max(_SHORTEST_S, lead_s)
 
     def new_claim(self, claim: Claim) -> None:
         """Speak as a newer attempt: its numbers begin anew."""
@@ -140,6 +170,7 @@ class Speech:
             **envelope,
             name=settings.name,
             claim=self.claim.nonce,
+            tenant=settings.tenant,
             num_gpus=settings.num_gpus,
             num_bytes=self.num_bytes,
             stall_s=self.stall_s,
@@ -166,16 +197,18 @@ class Speech:
         )
 
     def _ask(self, envelope: Envelope, pacer: Pacer, throttle: Throttle | None, now_s: float) -> SlotRequest:
-        done_bytes = throttle.counters().done_bytes if throttle else 0
-        forecast_s = self._lead_s or DEFAULT_LEAD_S
+        notice = pacer.notice
+        durable_s = pacer.started_s if self._committed_s is None else self._committed_s
         return SlotRequest(
             **envelope,
             kind=Kind.WRITE,
-            num_bytes=None if self.num_bytes is None else max(0, self.num_bytes - done_bytes),
-            age_s=None if self._committed_s is None else now_s - self._committed_s,
-            ready_in_s=0.0 if pacer.first_byte else forecast_s,
+            num_bytes=self._bytes_left(throttle),
+            age_s=now_s - durable_s,
+            ready_in_s=self._ready_in_s(pacer, now_s),
+            max_bytes_per_s=self.max_bytes_per_s,
             started=pacer.first_byte,
-            urgent=pacer.urgent_since_s is not None,
+            urgent=notice is not None,
+            deadline_s=None if notice is None else max(_SHORTEST_S, notice.deadline_at_s - now_s),
         )
 
     def _of_lease(
@@ -229,6 +262,18 @@ def _outcome(report: SaveReport) -> Outcome:
     if report.committed:
         return Outcome.COMMITTED
     return Outcome.ABORTED if report.reason in _ABORT_REASONS else Outcome.FAILED
+
+
+def _own_rate(old: int | None, counters: FlowCounters) -> int | None:
+    """Bytes/s while not asleep in our bucket: what the job writes by itself, whatever its leases allow.
+
+    Storage that others use makes this too small, so it falls slowly and rises at once.
+    """
+    writing_s = counters.blocked_s + counters.busy_s
+    if writing_s < SHORTEST_SAMPLE_S or not counters.done_bytes:
+        return old
+    new = counters.done_bytes / writing_s
+    return int(new if old is None or new > old else _smoothed(old, new))
 
 
 def _smoothed(old: float | None, new: float) -> float:

@@ -67,7 +67,7 @@ class Scene:
 
     def flush(self, rate=9_000):
         self.arm()
-        throttle, _ = self.desk.begin_snapshot()
+        throttle = self.desk.begin_snapshot().throttle
         self.clock.advance(0.25)
         self.desk.first_byte()
         self.say(lambda seq: grant(seq, rate=rate))
@@ -189,7 +189,7 @@ def test_a_writer_without_lease_reads_the_newest_claim_before_the_first_byte():
     scene.desk.not_answered(1.0, "gone")
     scene.clock.advance(20.0)
     scene.desk.advance()
-    throttle, _ = scene.desk.begin_snapshot()
+    throttle = scene.desk.begin_snapshot().throttle
     scene.desk.first_byte()
     rates = [e.bytes_per_s for e in scene.events if isinstance(e, RateChanged)]
     assert rates == []

@@ -55,6 +55,11 @@ def flushing(pacer):
     return now_s
 
 
+def hurry(pacer, now_s, *, notice_s=120.0, need_s=0.0):
+    """A notice: the job ends in `notice_s`; from a grant to durable it needs `need_s`."""
+    pacer.hurry(now_s, deadline_at_s=now_s + notice_s, need_s=need_s)
+
+
 def test_first_thing_said_is_the_registration():
     """An attempt presents itself before anything else."""
     assert at(make(), START) is Action.REGISTER
@@ -312,7 +317,7 @@ def test_due_saves_during_a_long_flush_are_skipped_and_counted():
 def test_a_notice_asks_at_once_and_waits_two_seconds_at_most():
     """Then the save is written ungoverned: a notice does not wait for answers."""
     pacer = registered(draw=0.9)
-    pacer.hurry(START + 1.0)
+    hurry(pacer, START + 1.0)
     assert at(pacer, START + 1.0) is Action.ASK
     pacer.asked()
     pacer.tick(START + 3.0)
@@ -323,7 +328,7 @@ def test_a_notice_during_a_flush_lets_it_finish():
     """Two saves at once never: the running one is the one that counts."""
     pacer = registered()
     now_s = flushing(pacer)
-    pacer.hurry(now_s)
+    hurry(pacer, now_s)
     assert pacer.state is PacerState.FLUSHING
     pacer.ended(now_s + 1.0, committed=True)
     say(pacer, noted(), now_s + 1.0)
@@ -336,7 +341,7 @@ def test_a_notice_after_the_end_of_a_save_asks_for_another():
     pacer = registered()
     now_s = flushing(pacer)
     pacer.ended(now_s, committed=True)
-    pacer.hurry(now_s)
+    hurry(pacer, now_s)
     assert at(pacer, now_s + 1.9) is Action.RELEASE
     pacer.unreachable(now_s + 1.9, 10.0)
     pacer.tick(now_s + 2.0)
@@ -347,7 +352,7 @@ def test_a_notice_lets_no_started_save_wait_for_a_silent_coordinator():
     """Its lease has lapsed and nobody answers: written on ungoverned, as a save is that had not begun."""
     pacer = registered()
     now_s = flushing(pacer)
-    pacer.hurry(now_s)
+    hurry(pacer, now_s)
     pacer.tick(now_s + 100.0)
     assert pacer.state is PacerState.WAITING
     pacer.unreachable(now_s + 100.0, 10.0)

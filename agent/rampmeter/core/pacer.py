@@ -2,71 +2,38 @@
 
     IDLE -> DUE -> WAITING -> ARMED -> READY -> FLUSHING -> COMMITTED | ABORTED -> IDLE
                       ^_________|________|_________|   a lapsed lease: rate 0, ask again, keep the snapshot
+            DUE, WAITING -> ABORTED                    given up: the snapshot, if there is one, is thrown away
 
 Slot first, snapshot after: the snapshot is taken only in ARMED. Events come in as method calls with `now_s`; what to
 do comes out of `next_action`, and `wake_at` says when to look again. Never waits for the coordinator for ever: a silent
-one is replaced by the safe rate once it is usable, and where there is no plan at all by an ungoverned save.
+one is replaced by the safe rate once it is usable, and where there is no plan at all by an ungoverned save. After a
+notice it waits for a first answer for two seconds; one that answers is obeyed up to the last moment to begin.
 """
 
 import math
-from enum import StrEnum
 
 from rampmeter.core import phase
 from rampmeter.core.leaseclock import LeaseClock
-from rampmeter.core.messages import AnyAnswer, Fence, Gone, Grant, LeaseState, Plan, Wait
+from rampmeter.core.lifecycle import ENDED, IN_PROGRESS, TRANSITIONS, Action, Governance, PacerState
+from rampmeter.core.messages import (
+    AnyAnswer,
+    Fence,
+    Gone,
+    GoneReason,
+    Grant,
+    LeaseState,
+    Plan,
+    Wait,
+    WaitReason,
+)
+from rampmeter.core.notice import GivenUp, GiveUp, Notice
+
+__all__ = ["TRANSITIONS", "Action", "Governance", "Pacer", "PacerState"]
+
+_S = PacerState
 
 RELEASE_TRIES_S = 30.0
 """A release that nobody hears is given up after this: the lease ends by itself."""
-
-URGENT_WAIT_S = 2.0
-"""A save with a deadline never waits longer than this for an answer."""
-
-
-class PacerState(StrEnum):
-    IDLE = "idle"
-    DUE = "due"
-    WAITING = "waiting"
-    ARMED = "armed"
-    READY = "ready"
-    FLUSHING = "flushing"
-    COMMITTED = "committed"
-    ABORTED = "aborted"
-
-
-class Governance(StrEnum):
-    """By what right a save writes."""
-
-    LEASE = "lease"
-    SAFE_RATE = "safe_rate"
-    UNGOVERNED = "ungoverned"
-    LOCAL = "local"
-
-
-class Action(StrEnum):
-    """What to say to the coordinator next."""
-
-    NOTHING = "nothing"
-    REGISTER = "register"
-    HEARTBEAT = "heartbeat"
-    ASK = "ask"
-    READY = "ready"
-    RENEW = "renew"
-    RELEASE = "release"
-
-
-_S = PacerState
-TRANSITIONS: dict[PacerState, frozenset[PacerState]] = {
-    _S.IDLE: frozenset({_S.DUE}),
-    _S.DUE: frozenset({_S.WAITING, _S.ARMED}),
-    _S.WAITING: frozenset({_S.ARMED, _S.READY, _S.FLUSHING, _S.COMMITTED, _S.ABORTED}),
-    _S.ARMED: frozenset({_S.WAITING, _S.READY, _S.ABORTED}),
-    _S.READY: frozenset({_S.WAITING, _S.FLUSHING, _S.COMMITTED, _S.ABORTED}),
-    _S.FLUSHING: frozenset({_S.WAITING, _S.COMMITTED, _S.ABORTED}),
-    _S.COMMITTED: frozenset({_S.IDLE}),
-    _S.ABORTED: frozenset({_S.IDLE}),
-}
-_IN_PROGRESS = frozenset({_S.ARMED, _S.READY, _S.FLUSHING})
-_ENDED = frozenset({_S.COMMITTED, _S.ABORTED})
 
 
 class Pacer:
@@ -84,10 +51,14 @@ class Pacer:
         self.snapshot_s: float | None = None
         self.num_skipped = 0
         self.num_ungoverned = 0
-        self.urgent_since_s: float | None = None
+        self.notice: Notice | None = None
+        self.given_up: GivenUp | None = None
+        """The newest save that was given up."""
         self.save_fence: Fence | None = None
+        self.max_streams: int | None = None
+        """How many writers the newest lease allows inside the job; None = no bound."""
         self._local = local
-        self._started_s = self._registered_s = now_s
+        self.started_s = self._registered_s = now_s
         self._draw = draw
         self._own_period_s = own_period_s
         self._num_saves = 0
@@ -96,11 +67,13 @@ class Pacer:
         self._retry_at_s = 0.0
         self._heartbeat_at_s = now_s
         self._silent = False
+        self._notice_heard = False
+        self._giving_up = False
         self._ended_s = 0.0
         self._due_s = self._first_due(lease_clock.plan.interval_s if lease_clock.plan else own_period_s)
 
     def _first_due(self, interval_s: float) -> float:
-        return self._started_s + self._draw * min(interval_s, phase.FIRST_SAVE_WITHIN_S)
+        return self.started_s + self._draw * min(interval_s, phase.FIRST_SAVE_WITHIN_S)
 
     # -- what to do --------------------------------------------------------------------------------------------
 
@@ -118,11 +91,11 @@ class Pacer:
     def _pressing_action(self) -> Action:
         if not self.registered:
             return Action.REGISTER
-        if self.state in _ENDED:
+        if self.state in ENDED:
             return Action.RELEASE
         if self.state in (_S.DUE, _S.WAITING):
-            return Action.ASK
-        if self.state in _IN_PROGRESS and self.governance is Governance.LEASE:
+            return Action.NOTHING if self._giving_up else Action.ASK
+        if self.state in IN_PROGRESS and self.governance is Governance.LEASE:
             return Action.READY if self.state is _S.READY and not self._ready_said else Action.RENEW
         return Action.NOTHING
 
@@ -131,8 +104,8 @@ class Pacer:
         times = [self._retry_at_s, self._heartbeat_at_s, *self.lease_clock.changes()]
         if self.state is _S.IDLE:
             times.append(self._due_s)
-        if self.urgent_since_s is not None:
-            times.append(self.urgent_since_s + URGENT_WAIT_S)
+        if self.notice is not None:
+            times += [self.notice.answer_by_s, self.notice.give_up_at_s]
         return min((t for t in times if t > now_s), default=math.inf)
 
     @property
@@ -154,13 +127,15 @@ class Pacer:
 
     def tick(self, now_s: float) -> None:
         """Time has passed."""
-        if self.state in _ENDED and (self._local or self._release_is_pointless(now_s)):
+        if self.state in ENDED and (self._local or self._release_is_pointless(now_s)):
             self.released(now_s)
         if self.state is _S.IDLE and now_s >= self._due_s:
             self._to(_S.DUE)
-        if self.state in _IN_PROGRESS and self._has_lapsed(now_s):
+        if self.state in IN_PROGRESS and self._has_lapsed(now_s):
             self._lapse()
-        if self.state in (_S.DUE, _S.WAITING):
+        if self.state in (_S.DUE, _S.WAITING) and not self._giving_up:
+            self._consider_giving_up(now_s)
+        if self.state in (_S.DUE, _S.WAITING) and not self._giving_up:
             self._consider_fallback(now_s)
 
     def _has_lapsed(self, now_s: float) -> bool:
@@ -171,6 +146,28 @@ class Pacer:
         self.lease_clock.dropped()
         self._ready_said = False
         self._to(_S.WAITING)
+
+    def _consider_giving_up(self, now_s: float) -> None:
+        """The coordinator answered the notice and is obeyed: whoever got no place by the last moment writes nothing."""
+        notice = self.notice
+        if notice is None or self._local or self._silent or not self._notice_heard:
+            return
+        if now_s >= notice.give_up_at_s:
+            self._give_up_notice(notice, GiveUp.TOO_LATE, None, now_s)
+
+    def _give_up_notice(self, notice: Notice, reason: GiveUp, fits_bytes: int | None, now_s: float) -> None:
+        """A job that outlives its deadline was told wrongly, and saves then."""
+        left_s, again_at_s = notice.deadline_at_s - now_s, max(now_s, notice.deadline_at_s)
+        self._give_up(
+            GivenUp(reason=reason, left_s=left_s, fits_bytes=fits_bytes, again_at_s=again_at_s), now_s
+        )
+
+    def _give_up(self, given_up: GivenUp, now_s: float) -> None:
+        """A save that has a snapshot ends when its flush has noticed; one that has not begun ends now."""
+        self.given_up, self._giving_up = given_up, True
+        if not self._snapshot_taken:
+            self.num_skipped += 1
+            self.ended(now_s, committed=False)
 
     def _consider_fallback(self, now_s: float) -> None:
         governance = self._fallback(now_s)
@@ -183,7 +180,8 @@ class Pacer:
         """By what right to go on without an answer, if there is one."""
         if self._local:
             return Governance.LOCAL
-        if self._waited_long_enough(now_s) and (self._silent or not self._snapshot_taken):
+        nobody_there = self._silent or not (self._notice_heard or self._snapshot_taken)
+        if self._waited_long_enough(now_s) and nobody_there:
             return Governance.UNGOVERNED
         if not self._silent:
             return None
@@ -196,7 +194,7 @@ class Pacer:
         return Governance.SAFE_RATE if plan.safe_bytes_per_s > 0 and now_s < end_s else Governance.UNGOVERNED
 
     def _waited_long_enough(self, now_s: float) -> bool:
-        return self.urgent_since_s is not None and now_s >= self.urgent_since_s + URGENT_WAIT_S
+        return self.notice is not None and now_s >= self.notice.answer_by_s
 
     def _proceed(self) -> None:
         """There is a right to go on: snapshot if there is none, else write on."""
@@ -218,11 +216,12 @@ class Pacer:
         before = self.lease_clock.plan
         self.lease_clock.answered(now_s, answer.plan)
         self._silent, self._retry_at_s = False, 0.0
+        self._notice_heard |= self.notice is not None and first_sent_s >= self.notice.since_s
         if answer.plan is not None:
             self._replan(before, answer.plan, now_s)
         heartbeat_s = self.lease_clock.plan.heartbeat_s if self.lease_clock.plan else 0.0
         self._heartbeat_at_s = now_s if answer.confirm else now_s + heartbeat_s
-        if self.governance in (Governance.SAFE_RATE, Governance.UNGOVERNED) and self.state in _IN_PROGRESS:
+        if self.governance in (Governance.SAFE_RATE, Governance.UNGOVERNED) and self.state in IN_PROGRESS:
             self.governance = (
                 Governance.LEASE
             )  # the coordinator is back: nothing but a lease counts from here
@@ -230,13 +229,13 @@ class Pacer:
         if isinstance(answer, Grant):
             self._granted(answer, first_sent_s)
         elif isinstance(answer, Gone):
-            self._gone()
+            self._gone(answer.reason, now_s)
         elif isinstance(answer, Wait):
-            self._retry_at_s = now_s + answer.retry_after_s
+            self._told_to_wait(answer, now_s)
 
     def _granted(self, grant: Grant, first_sent_s: float) -> None:
-        self.save_fence = grant.fence
-        if self.state in _ENDED:
+        self.save_fence, self.max_streams = grant.fence, grant.max_streams
+        if self.state in ENDED:
             return  # the save ended while the grant was on its way: the release that follows gives it back
         self.governance = Governance.LEASE
         self.lease_clock.granted(grant, first_sent_s)
@@ -246,9 +245,23 @@ class Pacer:
             self._ready_said = True
             self._to(_S.FLUSHING)
 
-    def _gone(self) -> None:
-        if self.state in _IN_PROGRESS:
-            self._lapse()
+    def _told_to_wait(self, wait: Wait, now_s: float) -> None:
+        self._retry_at_s = now_s + wait.retry_after_s
+        is_waiting = self.state in (_S.DUE, _S.WAITING) and not self._giving_up
+        if wait.reason is WaitReason.WILL_NOT_FIT and self.notice is not None and is_waiting:
+            self._give_up_notice(self.notice, GiveUp.WILL_NOT_FIT, wait.fits_bytes, now_s)
+
+    def _gone(self, reason: GoneReason, now_s: float) -> None:
+        """The save goes on if it gets a lease again; one that makes room is thrown away and its job stays due.
+
+        After a notice nothing is thrown away: there will be no other save. Its rate is 0 anyway.
+        """
+        if self.state not in IN_PROGRESS:
+            return
+        self._lapse()
+        if reason is GoneReason.MAKE_ROOM and self._snapshot_taken and self.notice is None:
+            given_up = GivenUp(reason=GiveUp.MAKE_ROOM, left_s=None, fits_bytes=None, again_at_s=now_s)
+            self._give_up(given_up, now_s)
 
     def _replan(self, before: Plan | None, plan: Plan, now_s: float) -> None:
         if self.state is not _S.IDLE:
@@ -264,7 +277,7 @@ class Pacer:
             self.registered, self._registered_s = True, now_s
         elif action is Action.READY:
             self._ready_said = True
-        elif action is Action.RELEASE and self.state in _ENDED:
+        elif action is Action.RELEASE and self.state in ENDED:
             self.released(now_s)
 
     def unreachable(self, now_s: float, retry_after_s: float) -> None:
@@ -302,7 +315,9 @@ class Pacer:
     def ended(self, now_s: float, *, committed: bool) -> None:
         """The save has ended, one way or the other."""
         self._ended_s, self._retry_at_s = now_s, 0.0
-        self.urgent_since_s = None
+        self._giving_up &= not committed  # its last byte was out before it was told
+        if not (self._giving_up and self.given_up and self.given_up.reason is GiveUp.MAKE_ROOM):
+            self.notice = None  # one that came while room was made wants another save
         if self.governance is Governance.UNGOVERNED:
             self.num_ungoverned += 1
         self._to(_S.COMMITTED if committed and self.state is not _S.ARMED else _S.ABORTED)
@@ -311,16 +326,27 @@ class Pacer:
         """The lease is given back, or was never held: wait for the next save."""
         self.lease_clock.dropped()
         self._to(_S.IDLE)
-        self._num_saves += 1
-        self._snapshot_taken = self.first_byte = self._ready_said = False
-        self.save_fence = None
+        given_up = self.given_up if self._giving_up else None
+        self._snapshot_taken = self.first_byte = self._ready_said = self._giving_up = False
+        self.save_fence = self.max_streams = None
         self.governance = Governance.LOCAL if self._local else Governance.LEASE
-        self._schedule_next(now_s)
+        if given_up is not None:
+            self._due_s = given_up.again_at_s
+        else:
+            self._num_saves += 1
+            self._schedule_next(now_s)
 
-    def hurry(self, now_s: float) -> None:
-        """A notice: save as soon as possible. The save that is in progress will do."""
-        if self.urgent_since_s is None:
-            self.urgent_since_s, self._retry_at_s = now_s, 0.0
+    def hurry(self, now_s: float, *, deadline_at_s: float, need_s: float) -> None:
+        """A notice: save as soon as possible. The save that is in progress will do.
+
+        deadline_at_s   when the job will be ended, on the agent's clock
+        need_s          from the grant to durable at the job's own full speed; 0 = unknown
+        """
+        if self.notice is None:
+            self.notice = Notice(
+                since_s=now_s, deadline_at_s=deadline_at_s, give_up_at_s=deadline_at_s - need_s
+            )
+            self._notice_heard, self._retry_at_s = False, 0.0
             if self.state is _S.IDLE:
                 self._due_s = now_s
 
@@ -336,7 +362,7 @@ class Pacer:
             due_s = phase.due_after_registration(
                 self._registered_s, plan.phase_offset_s, plan.interval_s, now_s
             )
-        if self.urgent_since_s is not None:  # the notice came when the save had just ended
+        if self.notice is not None:  # the notice came when the save had just ended
             due_s = now_s
         while due_s < now_s:  # due while one was in flight: skipped, never queued
             self.num_skipped += 1

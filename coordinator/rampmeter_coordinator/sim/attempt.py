@@ -85,8 +85,13 @@ class Attempt:
         now_s = self.job.world.now_s
         if self._is_last and self.pacer.state is PacerState.IDLE and now_s >= self.pacer.due_s:
             self.urgent_s = self.urgent_s or now_s
-            self.pacer.hurry(now_s)
+            self.pacer.hurry(now_s, deadline_at_s=now_s + words.DEADLINE_S, need_s=0.0)
         self._tick(now_s)
+        given_up = self.pacer.given_up
+        if self.alive and given_up is not None and given_up.left_s is not None:
+            self.job.num_given_up += 1
+            self._finish(failed=True)
+            return
         if self.pacer.wants_snapshot:
             self._begin(now_s)
         if self.transfer is not None:
@@ -253,16 +258,16 @@ class Attempt:
     def _released(self, now_s: float) -> None:
         self.transfer = None
         if self.urgent_s is not None:
-            self._finish()
+            self._finish(failed=False)
         elif self.kind is Kind.READ:
             self.kind = Kind.WRITE
             self.pacer = self._pacer(self.job.rng.random())
             self.pacer.said(Action.REGISTER, now_s)
         self._is_last = self.job.rng.random() < self.job.spec.share_preempted
 
-    def _finish(self) -> None:
-        """The save before a preemption is done: goodbye."""
+    def _finish(self, *, failed: bool) -> None:
+        """The save before a preemption is done, or given up (`failed`): goodbye."""
         self.seq += 1
         finish = Finish(**words.envelope(self), reason=EndReason.PREEMPTED)
         self.job.world.send(self, finish)
-        self.job.end(failed=False)
+        self.job.end(failed=failed)

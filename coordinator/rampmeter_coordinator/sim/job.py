@@ -83,7 +83,8 @@ class Job:
         self.rng = random.Random(f"{seed}/{spec.uid}")
         self.training = Training(mtbf_s=spec.mtbf_s, eps=spec.eps, now_s=world.now_s)
         self.attempt: Attempt | None = None
-        self.num_attempts = 0
+        self.num_attempts = self.num_given_up = 0
+        """Attempts so far; saves before a preemption that were not written, because they would not have fitted."""
         self._failures = random.Random(f"{seed}/{spec.uid}/failures")
 
     def start(self) -> None:

@@ -1,0 +1,53 @@
+"""The states of a save and the moves between them, as a table; what may be said, and by what right a save writes.
+
+Names only: `pacer` decides when to move. What is not in the table does not happen.
+"""
+
+from enum import StrEnum
+
+
+class PacerState(StrEnum):
+    IDLE = "idle"
+    DUE = "due"
+    WAITING = "waiting"
+    ARMED = "armed"
+    READY = "ready"
+    FLUSHING = "flushing"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+class Governance(StrEnum):
+    """By what right a save writes."""
+
+    LEASE = "lease"
+    SAFE_RATE = "safe_rate"
+    UNGOVERNED = "ungoverned"
+    LOCAL = "local"
+
+
+class Action(StrEnum):
+    """What to say to the coordinator next."""
+
+    NOTHING = "nothing"
+    REGISTER = "register"
+    HEARTBEAT = "heartbeat"
+    ASK = "ask"
+    READY = "ready"
+    RENEW = "renew"
+    RELEASE = "release"
+
+
+_S = PacerState
+TRANSITIONS: dict[PacerState, frozenset[PacerState]] = {
+    _S.IDLE: frozenset({_S.DUE}),
+    _S.DUE: frozenset({_S.WAITING, _S.ARMED, _S.ABORTED}),
+    _S.WAITING: frozenset({_S.ARMED, _S.READY, _S.FLUSHING, _S.COMMITTED, _S.ABORTED}),
+    _S.ARMED: frozenset({_S.WAITING, _S.READY, _S.ABORTED}),
+    _S.READY: frozenset({_S.WAITING, _S.FLUSHING, _S.COMMITTED, _S.ABORTED}),
+    _S.FLUSHING: frozenset({_S.WAITING, _S.COMMITTED, _S.ABORTED}),
+    _S.COMMITTED: frozenset({_S.IDLE}),
+    _S.ABORTED: frozenset({_S.IDLE}),
+}
+IN_PROGRESS = frozenset({_S.ARMED, _S.READY, _S.FLUSHING})
+ENDED = frozenset({_S.COMMITTED, _S.ABORTED})
