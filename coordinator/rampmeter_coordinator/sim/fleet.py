@@ -56,7 +56,8 @@ class FleetResult:
     restart_points       all restarts and restores
     longest_age          largest age of a durable state, in multiples of the plan's interval
     longest_queue        longest wait for a slot, in multiples of the plan's interval
-    num_missed           preemption saves that were durable after their deadline, or given up because they would be
+    num_missed           preemption saves that were durable after their deadline
+    num_given_up         preemption saves that were not written, since the start: they would have been too late
     num_ungoverned       preemption saves that were written without a lease
     """
 
@@ -81,6 +82,7 @@ class FleetResult:
     num_failures: int
     num_urgent: int
     num_missed: int
+    num_given_up: int
     num_ungoverned: int
 
 
@@ -167,8 +169,8 @@ class Fleet:
             num_saves=len(saves),
             num_failures=sum(sums.num_failures for sums in window),
             num_urgent=len(urgent),
-            num_missed=sum(s.committed_s - (s.urgent_s or 0.0) > DEADLINE_S for s in urgent)
-            + sum(job.num_given_up for job in self.jobs),
+            num_missed=sum(s.committed_s - (s.urgent_s or 0.0) > DEADLINE_S for s in urgent),
+            num_given_up=sum(job.num_given_up for job in self.jobs),
             num_ungoverned=sum(not save.governed for save in saves),
         )
 
