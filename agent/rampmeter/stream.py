@@ -71,11 +71,13 @@ class MeteredStream:
             self._push_when_full()
 
     def _push_when_full(self) -> None:
+        """A stream without descriptor has no page cache here: what it took is on its way, and counts as gone."""
         waiting_bytes = self.tell() - self._pushed_bytes
-        if self._descriptor is None or waiting_bytes < self._throttle.window_bytes():
-            return
-        self._inner.flush()
-        push_out(self._descriptor, self.tell())
+        if self._descriptor is not None:
+            if waiting_bytes < self._throttle.window_bytes():
+                return
+            self._inner.flush()
+            push_out(self._descriptor, self.tell())
         self._pushed_bytes = self.tell()
         self._throttle.add_done(waiting_bytes)
 

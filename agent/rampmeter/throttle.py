@@ -26,7 +26,11 @@ _LARGEST_WINDOW_BYTES = 16 * _MIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowCounters:
-    """One consistent reading of a flush. The three durations add up to the time since its first byte."""
+    """One consistent reading of a flush. The three durations add up to the time since its first byte.
+
+    They are times of the flush, not of its threads: it is throttled while any of them sleeps in the bucket, for that
+    one could write, else blocked while any of them is in the file.
+    """
 
     done_bytes: int  # left the host
     throttled_s: float  # asleep in the bucket
@@ -49,8 +53,10 @@ class Throttle:
         self._done_bytes = 0
         self._throttled_s = 0.0
         self._blocked_s = 0.0
-        self._blocked_since_s: float | None = None
+        self._num_asleep = 0
+        self._threads_blocked: set[int] = set()
         self._begun_at_s: float | None = None
+        self._spent_until_s = 0.0  # what came before is counted
         self._ended_at_s: float | None = None
 
     def set_rate(self, bytes_per_s: int | None, deadline_s: float | None = None) -> None:
@@ -109,7 +115,8 @@ class Throttle:
         if self._abort_reason is not None:
             raise LeaseLost(self._abort_reason)
         now_s = self._clock.now()
-        self._begun_at_s = now_s if self._begun_at_s is None else self._begun_at_s
+        if self._begun_at_s is None:
+            self._begun_at_s = self._spent_until_s = now_s
         self._refill(now_s)
         rate = self._rate_bytes_per_s
         if rate == 0 or self._lapsed(now_s):
@@ -140,10 +147,23 @@ class Throttle:
         return self._deadline_s is not None and now_s >= self._deadline_s
 
     def _sleep(self, duration_s: float) -> None:
-        before_s = self._clock.now()
+        with self._lock:
+            self._spend(self._clock.now())
+            self._num_asleep += 1
         self._clock.sleep(duration_s)
         with self._lock:
-            self._throttled_s += self._clock.now() - before_s
+            self._spend(self._clock.now())
+            self._num_asleep -= 1
+
+    def _spend(self, now_s: float) -> None:
+        """Count the time up to now as what the threads were doing; the rest is busy."""
+        if self._begun_at_s is None or self._ended_at_s is not None:
+            return
+        spent_s, self._spent_until_s = now_s - self._spent_until_s, now_s
+        if self._num_asleep:
+            self._throttled_s += spent_s
+        elif self._threads_blocked:
+            self._blocked_s += spent_s
 
     @contextlib.contextmanager
     def blocked(self) -> Iterator[None]:
@@ -155,16 +175,16 @@ class Throttle:
             self.end_blocked()
 
     def begin_blocked(self) -> None:
+        """The calling thread goes into the file."""
         with self._lock:
-            if self._blocked_since_s is None:
-                self._blocked_since_s = self._clock.now()
+            self._spend(self._clock.now())
+            self._threads_blocked.add(threading.get_ident())
 
     def end_blocked(self) -> None:
-        """Ends what `begin_blocked` began; harmless if nothing did."""
+        """Ends what `begin_blocked` began in this thread; harmless if nothing did."""
         with self._lock:
-            if self._blocked_since_s is not None:
-                self._blocked_s += self._clock.now() - self._blocked_since_s
-                self._blocked_since_s = None
+            self._spend(self._clock.now())
+            self._threads_blocked.discard(threading.get_ident())
 
     def add_done(self, num_bytes: int) -> None:
         """Count bytes that left the host."""
@@ -175,19 +195,19 @@ class Throttle:
         """The flush is over: the counters stand still from here. Only the first call counts."""
         with self._lock:
             if self._ended_at_s is None:
-                self._ended_at_s = self._clock.now()
+                now_s = self._clock.now()
+                self._spend(now_s)
+                self._ended_at_s = now_s
 
     def counters(self) -> FlowCounters:
         """All counters at one instant."""
         with self._lock:
             now_s = self._ended_at_s if self._ended_at_s is not None else self._clock.now()
-            blocked_s = self._blocked_s
-            if self._blocked_since_s is not None:
-                blocked_s += now_s - self._blocked_since_s
+            self._spend(now_s)
             elapsed_s = 0.0 if self._begun_at_s is None else now_s - self._begun_at_s
             return FlowCounters(
                 done_bytes=self._done_bytes,
                 throttled_s=self._throttled_s,
-                blocked_s=blocked_s,
-                busy_s=max(0.0, elapsed_s - self._throttled_s - blocked_s),
+                blocked_s=self._blocked_s,
+                busy_s=max(0.0, elapsed_s - self._throttled_s - self._blocked_s),
             )
