@@ -4,60 +4,10 @@ import math
 
 import pytest
 
-from rampmeter.core.leaseclock import LeaseClock
 from rampmeter.core.messages import Fence
-from rampmeter.core.pacer import TRANSITIONS, Action, Governance, Pacer, PacerState
-from support.answers import FENCE, gone, grant, noted, plan, wait
-
-START = 1000.0
-
-
-def make(*, local=False, draw=0.5, own_period_s=40.0, kept=None):
-    clock = LeaseClock()
-    if kept is not None:
-        clock.remember(kept, START)
-    return Pacer(clock, now_s=START, draw=draw, own_period_s=own_period_s, local=local)
-
-
-def at(pacer, now_s):
-    pacer.tick(now_s)
-    return pacer.next_action(now_s)
-
-
-def say(pacer, answer, now_s, sent_s=None):
-    """Whatever the pacer wants to say at `now_s` is said and answered."""
-    action = at(pacer, now_s)
-    pacer.answered(answer, now_s if sent_s is None else sent_s, now_s)
-    pacer.said(action, now_s)
-    pacer.tick(now_s)
-    return action
-
-
-def registered(**more):
-    pacer = make(**more)
-    assert say(pacer, noted(plan=plan()), START) is Action.REGISTER
-    return pacer
-
-
-def due(pacer):
-    pacer.tick(pacer.due_s)
-    return pacer.due_s
-
-
-def flushing(pacer):
-    """Bring a registered pacer to FLUSHING; returns the time."""
-    now_s = due(pacer)
-    say(pacer, grant(), now_s)
-    pacer.begin_snapshot(now_s)
-    pacer.first_byte_in_hand()
-    assert say(pacer, grant(rate=9), now_s) is Action.READY
-    assert pacer.state is PacerState.FLUSHING
-    return now_s
-
-
-def hurry(pacer, now_s, *, notice_s=120.0, need_s=0.0):
-    """A notice: the job ends in `notice_s`; from a grant to durable it needs `need_s`."""
-    pacer.hurry(now_s, deadline_at_s=now_s + notice_s, need_s=need_s)
+from rampmeter.core.pacer import TRANSITIONS, Action, Governance, PacerState
+from support.answers import FENCE, grant, noted, plan, wait
+from support.pacing import START, at, due, flushing, make, registered, say
 
 
 def test_first_thing_said_is_the_registration():
@@ -171,15 +121,6 @@ def test_regained_lease_goes_on_with_the_same_snapshot():
     say(pacer, grant(rate=4, fence=Fence(epoch=7, counter=2)), now_s + 30.0)
     assert pacer.state is PacerState.FLUSHING
     assert not pacer.wants_snapshot
-
-
-def test_gone_is_a_lapse():
-    """A revoked lease: rate 0 at once and ask again."""
-    pacer = registered()
-    now_s = flushing(pacer)
-    say(pacer, gone(), now_s + 1)
-    assert pacer.state is PacerState.WAITING
-    assert pacer.lease_clock.fence is None
 
 
 def test_a_lease_that_lapses_before_the_snapshot_is_asked_for_anew():
@@ -312,52 +253,6 @@ def test_due_saves_during_a_long_flush_are_skipped_and_counted():
     pacer.ended(now_s + 250.0, committed=True)
     pacer.released(now_s + 250.0)
     assert (pacer.num_skipped, pacer.due_s) == (2, now_s + 300.0)
-
-
-def test_a_notice_asks_at_once_and_waits_two_seconds_at_most():
-    """Then the save is written ungoverned: a notice does not wait for answers."""
-    pacer = registered(draw=0.9)
-    hurry(pacer, START + 1.0)
-    assert at(pacer, START + 1.0) is Action.ASK
-    pacer.asked()
-    pacer.tick(START + 3.0)
-    assert (pacer.wants_snapshot, pacer.governance) == (True, Governance.UNGOVERNED)
-
-
-def test_a_notice_during_a_flush_lets_it_finish():
-    """Two saves at once never: the running one is the one that counts."""
-    pacer = registered()
-    now_s = flushing(pacer)
-    hurry(pacer, now_s)
-    assert pacer.state is PacerState.FLUSHING
-    pacer.ended(now_s + 1.0, committed=True)
-    say(pacer, noted(), now_s + 1.0)
-    assert pacer.state is PacerState.IDLE
-    assert pacer.due_s > now_s + 1.0
-
-
-def test_a_notice_after_the_end_of_a_save_asks_for_another():
-    """Also while the release is still on its way; a release that nobody hears holds it up for two seconds at most."""
-    pacer = registered()
-    now_s = flushing(pacer)
-    pacer.ended(now_s, committed=True)
-    hurry(pacer, now_s)
-    assert at(pacer, now_s + 1.9) is Action.RELEASE
-    pacer.unreachable(now_s + 1.9, 10.0)
-    pacer.tick(now_s + 2.0)
-    assert (pacer.wants_snapshot, pacer.governance) == (True, Governance.UNGOVERNED)
-
-
-def test_a_notice_lets_no_started_save_wait_for_a_silent_coordinator():
-    """Its lease has lapsed and nobody answers: written on ungoverned, as a save is that had not begun."""
-    pacer = registered()
-    now_s = flushing(pacer)
-    hurry(pacer, now_s)
-    pacer.tick(now_s + 100.0)
-    assert pacer.state is PacerState.WAITING
-    pacer.unreachable(now_s + 100.0, 10.0)
-    pacer.tick(now_s + 100.1)
-    assert (pacer.state, pacer.governance) == (PacerState.FLUSHING, Governance.UNGOVERNED)
 
 
 def test_a_confirm_answer_is_followed_at_once():

@@ -163,11 +163,16 @@ class Pacer:
         )
 
     def _give_up(self, given_up: GivenUp, now_s: float) -> None:
-        """A save that has a snapshot ends when its flush has noticed; one that has not begun ends now."""
+        """A save that has a snapshot ends when its flush has noticed; one that has not begun is just not made.
+
+        Whoever asked for its place has said by this that no lease is held: nothing is left to be given back.
+        """
         self.given_up, self._giving_up = given_up, True
         if not self._snapshot_taken:
             self.num_skipped += 1
+            self.save_fence = None
             self.ended(now_s, committed=False)
+            self.released(now_s)
 
     def _consider_fallback(self, now_s: float) -> None:
         governance = self._fallback(now_s)
