@@ -36,6 +36,8 @@ class Leadership:
 
     def __init__(self, store: Store, clock: Clock, *, url: str, boot_id: str) -> None:
         self.samples = ClockSamples()
+        self.heard = False
+        """The store answered when it was last asked."""
         self.num_changes = 0
         """How often another process than before was seen to lead."""
         self._store = store
@@ -47,6 +49,7 @@ class Leadership:
         self._other: OtherLeader | None = None
         self._other_until_s = 0.0
         self._last_holder = ""
+        self._news = asyncio.Event()
 
     @property
     def leads(self) -> bool:
@@ -73,9 +76,20 @@ class Leadership:
             async with asyncio.timeout(self._limit_s(sent_s)):
                 lead = await self._store.lead(me, LEASE_S)
         except (StoreUnavailable, TimeoutError):
+            self.heard = False
             return False
+        self.heard = True
         self._note(lead, sent_s)
         return True
+
+    def news(self) -> asyncio.Event:
+        """Set when who leads changes from now on, or who led begins to serve."""
+        return self._news
+
+    def tell(self) -> None:
+        """Who leads has changed: wake whoever waits for that."""
+        news, self._news = self._news, asyncio.Event()
+        news.set()
 
     async def resign(self) -> None:
         """Lead no more, so that another may at once. A store that does not answer lets the lease run out."""
@@ -105,6 +119,7 @@ class Leadership:
         if self._other is None or self._other.holder != leader.holder:
             self._forget_other()
             self._other = OtherLeader(leader.holder, leader.url)
+            self.tell()
         self._other_until_s = now_s + lead.ttl_s
 
     def _forget_other(self) -> None:

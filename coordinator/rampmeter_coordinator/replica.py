@@ -151,6 +151,7 @@ class Replica:
             known=self._known,
             offset_of=self.leadership.samples.offset_of,
         )
+        self.leadership.tell()
 
     async def _step_down(self, why: str) -> None:
         if self._opening is not None:

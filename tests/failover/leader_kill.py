@@ -30,9 +30,11 @@ async def kill_leaders(deployment, *, kills, holders=30, others=20):
             index = deployment.members.index(leader)
             await _new_grant(fleet, since_s=fleet.now_s(), fence=(0, 0))
             fence, killed_s = fleet.fence_now(), fleet.now_s()
+            fleet.story.append((killed_s, "kill"))
             leader.process.kill()
             await asyncio.to_thread(leader.process.wait)
             grant = await _new_grant(fleet, since_s=killed_s, fence=fence)
+            fleet.story.append((grant.at_s, "grant"))
             takeovers.append(Takeover(new_grant_s=grant.at_s - killed_s))
             await asyncio.to_thread(leader.start)
             fleet.urls[index] = leader.url

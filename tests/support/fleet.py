@@ -52,6 +52,7 @@ class Fleet:
         self.urls = urls
         self.grants: list[NewGrant] = []
         self.worst = 0
+        self.story = []
         self.violations: list[tuple[float, int]] = []
         self._time = SystemClock()
         self._random = random.Random(5)
@@ -108,7 +109,7 @@ class Fleet:
         lost = [
             (agent.fences, agent.lapses) for agent in self.holders if len(agent.fences) != 1 or agent.lapses
         ]
-        assert not lost, lost[:5]
+        assert not lost, (lost[:5], *self.story)
 
     # -- an agent's life -----------------------------------------------------------------------------------------
 
@@ -166,6 +167,17 @@ class Fleet:
         agent.acked = answer.seq
         if agent.clock.lapsed(now_s):
             agent.lapses += 1
+            self.story.append(
+                (
+                    round(now_s, 2),
+                    "lapsed",
+                    self.agents.index(agent),
+                    agent.clock._lease,
+                    first_s,
+                    answer,
+                    agent.refused[-5:],
+                )
+            )
         agent.clock.answered(now_s, answer.plan)
         if isinstance(answer, Grant):
             agent.clock.granted(answer, first_s)

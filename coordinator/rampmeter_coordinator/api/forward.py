@@ -2,18 +2,19 @@
 
 Decides nothing and keeps nothing. Health and figures are the process's own. A request travels one step at most: whoever
 gets a forwarded one and does not lead says so. When the leader changes, when this process stops or when the client
-leaves, whatever was on its way to the old leader ends at once.
+leaves, whatever was on its way to the old leader ends at once. While the lead is open the request waits a little and is
+then sent to the new leader, under the number that it has: had the old one decided it, its answer is replayed.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import contextlib
 from typing import Any
 
 import httpx
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Match
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rampmeter_coordinator.api.problem import problem_response
 from rampmeter_coordinator.api.route import CLIENT_GONE, read_body
@@ -39,6 +40,9 @@ _NOT_RETURNED = frozenset(
 _TIMEOUT = httpx.Timeout(35.0, connect=1.0)
 """Slot requests are held for up to 25 s."""
 
+_PATIENCE_S = 3.5
+"""A lease and a poll: after that somebody leads, or nobody will soon. Shorter than any client waits."""
+
 _LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=60.0)
 
 
@@ -55,35 +59,52 @@ class Forwarder:
         """Close the connections."""
         await self._http.aclose()
 
-    async def answer(self, request: Request) -> Response:
-        """The leader's answer, or 503 where there is none."""
-        try:
-            leader = self._replica.leader
-            if leader is None or not leader.url or HOP in request.headers or self._replica.stopping.is_set():
-                raise self._replica.no_engine()
-            return await self._relay(request, leader, await read_body(request))
-        except Refused as refused:
-            return problem_response(refused.refusal, retry_after_s=refused.retry_after_s)
-        except ClientDisconnect:
-            return Response(status_code=CLIENT_GONE)
-
-    async def _relay(self, request: Request, leader: OtherLeader, body: bytes) -> Response:
-        answer = asyncio.ensure_future(self._send(request, leader, body))
+    async def answer(self, request: Request, body: bytes) -> Response | None:
+        """The leader's answer, or 503 where there is none; None if meanwhile this process leads."""
         gone = asyncio.ensure_future(_disconnected(request.receive))
-        ends: list[Awaitable[Any]] = [leader.over.wait(), self._replica.stopping.wait()]
-        others = [gone, *map(asyncio.ensure_future, ends)]
         try:
-            await asyncio.wait({answer, *others}, return_when=asyncio.FIRST_COMPLETED)
-            if answer.done():
-                return _returned(answer.result())
-            if gone.done():
-                return Response(status_code=CLIENT_GONE)
-            raise self._replica.no_engine()
-        except httpx.HTTPError:
-            raise self._replica.no_engine() from None
+            while True:
+                if self._replica.engine is not None:
+                    return None
+                news = self._replica.leadership.news()
+                response = await self._relay(request, body, gone)
+                if response is not None:
+                    return response
+                if HOP in request.headers or not await self._leader_changes(news, gone):
+                    return self._no_leader()
         finally:
-            for task in (answer, *others):
-                task.cancel()
+            gone.cancel()
+
+    async def _relay(self, request: Request, body: bytes, gone: asyncio.Task[None]) -> Response | None:
+        """The leader's answer; None if nobody leads or the leader does not answer."""
+        leader = self._replica.leader
+        if leader is None or not leader.url or HOP in request.headers:
+            return None
+        answer = asyncio.ensure_future(self._send(request, leader, body))
+        await _first_of(answer, gone, leader.over, self._replica.stopping)
+        if gone.done():
+            answer.cancel()
+            return Response(status_code=CLIENT_GONE)
+        if not answer.done():
+            answer.cancel()
+            return None
+        try:
+            return _returned(answer.result())
+        except httpx.HTTPError:
+            return None
+
+    async def _leader_changes(self, news: asyncio.Event, gone: asyncio.Task[None]) -> bool:
+        """Wait for news of who leads: they come soon, if the store answers. False if they do not."""
+        if self._replica.stopping.is_set() or not self._replica.leadership.heard:
+            return False
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE_S):
+                await _first_of(gone, news, self._replica.stopping)
+        return news.is_set() and not gone.done()
+
+    def _no_leader(self) -> Response:
+        refused = self._replica.no_engine()
+        return problem_response(refused.refusal, retry_after_s=refused.retry_after_s)
 
     async def _send(self, request: Request, leader: OtherLeader, body: bytes) -> httpx.Response:
         headers = {name: request.headers[name] for name in _SENT if name in request.headers}
@@ -109,8 +130,18 @@ class Forwarding:
             await self._app(scope, receive, send)
             return
         _name_route(scope)
-        response = await scope["app"].state.forwarder.answer(Request(scope, receive))
-        await response(scope, receive, send)
+        request = Request(scope, receive)
+        try:
+            body = await read_body(request)
+            response = await scope["app"].state.forwarder.answer(request, body)
+        except Refused as refused:
+            response = problem_response(refused.refusal)
+        except ClientDisconnect:
+            response = Response(status_code=CLIENT_GONE)
+        if response is None:
+            await self._app(scope, _again(body, receive), send)
+        else:
+            await response(scope, receive, send)
 
 
 def _is_own(scope: Scope) -> bool:
@@ -126,9 +157,30 @@ def _name_route(scope: Scope) -> None:
             return
 
 
-async def _disconnected(receive: Callable[[], Awaitable[Mapping[str, Any]]] | Receive) -> None:
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Receives the body that was read already, then what comes after it."""
+    first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Message:
+        return first.pop() if first else await receive()
+
+    return again
+
+
+async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def _first_of(*ends: asyncio.Future[Any] | asyncio.Event) -> None:
+    """Return when the first of them has come. Futures go on, whatever happens here."""
+    waits = [asyncio.ensure_future(end.wait()) for end in ends if isinstance(end, asyncio.Event)]
+    futures = [end for end in ends if isinstance(end, asyncio.Future)]
+    try:
+        await asyncio.wait({*futures, *waits}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
 
 
 def _returned(answer: httpx.Response) -> Response:
