@@ -45,8 +45,8 @@ def test_what_ends_a_commit_before_the_deadline_fits() -> None:
 
 
 def test_the_earliest_deadline_is_written_first() -> None:
-    """Both fit one after the other in this order, whoever is named first."""
-    early, late = rescue("z", 5000, 6.0), rescue("a", 5000, 11.0)
+    """Both fit one after the other in this order, whoever is named first and whoever has more at risk."""
+    early, late = rescue("z", 5000, 6.0), rescue("a", 5000, 11.0, at_risk_gpu_s=900.0)
     assert refused([late, early], [room(1000)]) == {}
     assert urgency.written_in_time([early, late], [room(1000)], NOW) == [5000, 5000]
     assert urgency.written_in_time([late, early], [room(1000)], NOW) == [5000, 0]
