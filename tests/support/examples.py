@@ -80,7 +80,9 @@ REQUESTS: dict[type, dict[str, Any]] = {
         "deadline_s": 60.0,
     },
     Ready: _ENVELOPE | {"fence": FENCE, "lead_s": 1.0, "num_bytes": 1_000_000_000},
-    Renew: _ENVELOPE | {"fence": FENCE, "held_bytes_per_s": 0, "num_bytes": 1_000_000_000} | _PROGRESS,
+    Renew: _ENVELOPE
+    | {"fence": FENCE, "held_bytes_per_s": 0, "num_bytes": 1_000_000_000, "kind": "write"}
+    | _PROGRESS,
     Release: _ENVELOPE
     | {"fence": FENCE, "outcome": "committed", "step": 100, "stall_s": 1.0, "lead_s": 1.0, "write_s": 30.0}
     | _PROGRESS,

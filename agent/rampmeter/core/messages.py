@@ -275,7 +275,7 @@ class Ready(Request):
 class Renew(Request):
     """The lease goes on. Figures are totals since the first byte of this lease's save.
 
-    held_bytes_per_s   the rate that the agent holds: re-creates the lease after lost memory
+    held_bytes_per_s   the rate that the agent holds: re-creates the lease after lost memory, of this `kind`
     done_bytes         bytes that left the host
     throttled_s        asleep in our bucket; blocked_s in write/sync/close; busy_s CPU
     """
@@ -287,6 +287,7 @@ class Renew(Request):
     blocked_s: Seconds
     busy_s: Seconds
     num_bytes: MaybeBytes = None
+    kind: Kind = Kind.WRITE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

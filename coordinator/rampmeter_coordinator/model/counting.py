@@ -102,8 +102,7 @@ def times_of(job: Job) -> tuple[float, ...]:
         times.append(job.held.until_s)
     if job.lease is not None:
         times += [offer.until_s for offer in job.lease.offers]
-        if job.lease.ready_by_s is not None:
-            times.append(job.lease.ready_by_s)
+        times += [at_s for at_s in (job.lease.ready_at_s, job.lease.ready_by_s) if at_s is not None]
     return tuple(times)
 
 

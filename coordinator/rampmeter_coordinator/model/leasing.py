@@ -17,7 +17,7 @@ from rampmeter.core.messages import (
     SlotRequest,
     WaitReason,
 )
-from rampmeter_coordinator.model import counting, reporting
+from rampmeter_coordinator.model import counting, precedence, reporting
 from rampmeter_coordinator.model.answering import Answering
 from rampmeter_coordinator.model.pool import HOLD_RENEWAL_S, HOLD_SLOT_S, START_WITHIN_S
 from rampmeter_coordinator.model.queueing import Queueing, in_hand, lead_of
@@ -148,10 +148,27 @@ class Leasing:
         if not self._state.unsettled:
             return
         self._state.unsettled = False
+        self._make_room(now_s)
+        self._speak_to_all(now_s)
+        if self._queueing.serve(now_s):
+            self._speak_to_all(now_s)  # a newcomer may come first: the others are told in the same step
+
+    def _speak_to_all(self, now_s: float) -> None:
         if self._state.live:
             for lane in {self._state.config.lane(kind) for kind in Kind}:
                 self._speak_early(lane, now_s)
-        self._queueing.serve(now_s)
+
+    def _make_room(self, now_s: float) -> None:
+        """On a shared budget: saves that are cheaper given up than finished while blocked reads wait."""
+        if not self._state.config.shared_reads:
+            return
+        holders = self._state.holders(Kind.WRITE)
+        reads = [job for job in holders if job.lease is not None and job.lease.kind is Kind.READ]
+        price, budget = self._queueing.live_price(now_s), self._state.budget(Kind.WRITE)
+        for job in holders:
+            is_save = job.lease is not None and job.lease.kind is Kind.WRITE and job.lease.ready
+            if is_save and precedence.pays_to_give_up(job, reads, price, budget, now_s):
+                self.revoke(job, GoneReason.MAKE_ROOM, now_s)
 
     def _speak_early(self, lane: Kind, now_s: float) -> None:
         holders = self._state.holders(lane)
@@ -196,7 +213,8 @@ class Leasing:
 
     def revoke(self, job: Job, reason: GoneReason, now_s: float) -> None:
         """Take the lease back. What it allowed counts until that is confirmed or it would have expired."""
-        job.old_shares.append(counting.revoked(job, now_s))
+        if self._state.enforces(job):
+            job.old_shares.append(counting.revoked(job, now_s))
         self.end(job, LeaseState.REVOKED, reason, now_s)
         if job.held is not None:
             self._answering.gone(job, job.held.seq, job.held.received_s, now_s)
@@ -233,7 +251,7 @@ class Leasing:
         until_s = now_s + self._state.config.ttl_s
         lease = Lease(
             fence=self._state.next_fence(),
-            kind=Kind.WRITE,
+            kind=request.kind,
             state=LeaseState.ACTIVE,
             granted_s=now_s,
             offers=[Offer(seq=request.ack, bytes_per_s=request.held_bytes_per_s, until_s=until_s)],

@@ -37,9 +37,19 @@ class Queueing:
         self._answering = answering
         self._grant = grant
 
-    def serve(self, now_s: float) -> None:
-        """Grant to those who fit, in order; send those home whose turn is far away."""
-        state = self._state
+    def live_price(self, now_s: float) -> float:
+        """The largest waiting bid, in GPU-seconds per byte: what a byte of this storage is worth right now."""
+        waiting = ((job, job.waiter) for job in self._state.waiting.values())
+        bids = (
+            bidding.bid_of(job, waiter, now_s)
+            for job, waiter in waiting
+            if waiter and waiter.kind is Kind.WRITE
+        )
+        return max(bids, default=0.0)
+
+    def serve(self, now_s: float) -> bool:
+        """Grant to those who fit, in order; send those home whose turn is far away. True if anybody was granted."""
+        state, num_live = self._state, len(self._state.live)
         state.look_again_s = math.inf
         for lane in {state.config.lane(job.waiter.kind) for job in state.waiting.values() if job.waiter}:
             jobs = [
@@ -50,6 +60,7 @@ class Queueing:
             if any(job.waiter and job.waiter.deadline_at_s is not None for job in jobs):
                 jobs = self._serve_urgent(jobs, lane, now_s)
             self._serve_lane(bidding.in_order(jobs, state.budget(lane), now_s), lane, now_s)
+        return len(state.live) > num_live
 
     def _serve_lane(self, order: list[Job], lane: Kind, now_s: float) -> None:
         outlook = self._outlook(lane, now_s)
@@ -87,7 +98,9 @@ class Queueing:
         return Outlook(writers, self._rates.rest(lane, now_s), self._state.config, now_s)
 
     def _look_again_at(self, at_s: float, now_s: float) -> None:
-        if at_s < math.inf:
+        if (
+            now_s < at_s < math.inf
+        ):  # whatever else changes is heard of: a renewal, a release, the end of a lease
             self._state.look_again_s = min(self._state.look_again_s, max(at_s, now_s + _LOOK_AGAIN_S))
 
     def _backlog(self, lane: Kind) -> int:
@@ -117,7 +130,9 @@ class Queueing:
     def _serve_urgent(self, jobs: list[Job], lane: Kind, now_s: float) -> list[Job]:
         """Grant urgent saves that can be in time at once, tell the others; the rest of `jobs` is returned."""
         urgent = [job for job in jobs if job.waiter is not None and job.waiter.deadline_at_s is not None]
-        verdict = urgency.judge(self._rescues(urgent, lane, now_s), self._rooms(lane, now_s), now_s)
+        rescues = self._rescues(urgent, lane, now_s)
+        first_byte_s = min(rescue.from_s for rescue in rescues)
+        verdict = urgency.judge(rescues, self._rooms(lane, first_byte_s, now_s), now_s)
         for job in urgent:
             assert job.waiter is not None
             fits_bytes = verdict.fits_bytes.get(job.uid)
@@ -138,7 +153,9 @@ class Queueing:
                 Rescue(
                     uid=job.uid,
                     num_bytes=float(waiter.num_bytes or 0),
-                    wanted_bytes_per_s=self._rates.newcomer(job, waiter, lane, now_s).wanted_bytes_per_s,
+                    wanted_bytes_per_s=self._capped(
+                        job, self._rates.newcomer(job, waiter, lane, now_s).wanted_bytes_per_s
+                    ),
                     from_s=now_s + lead_of(job, waiter),
                     deadline_at_s=waiter.deadline_at_s,
                     at_risk_gpu_s=job.num_gpus * (now_s - waiter.unsaved_since_s),
@@ -153,7 +170,7 @@ class Queueing:
                     Rescue(
                         uid=job.uid,
                         num_bytes=writer.bytes_left if writer.bytes_left < math.inf else 0.0,
-                        wanted_bytes_per_s=writer.wanted_bytes_per_s,
+                        wanted_bytes_per_s=self._capped(job, writer.wanted_bytes_per_s),
                         from_s=max(now_s, writer.from_s),
                         deadline_at_s=lease.deadline_at_s,
                         at_risk_gpu_s=math.inf,
@@ -162,22 +179,24 @@ class Queueing:
                 )
         return rescues
 
-    def _rooms(self, lane: Kind, now_s: float) -> list[Room]:
-        """Free now; from writers on the line one round trip from now; from all others when their leases expire."""
+    def _capped(self, job: Job, wanted_bytes_per_s: int) -> int:
+        cap = self._state.config.max_tenant_bytes_per_s
+        return wanted_bytes_per_s if cap is None or job.tenant is None else min(cap, wanted_bytes_per_s)
+
+    def _rooms(self, lane: Kind, first_byte_s: float, now_s: float) -> list[Room]:
+        """Free now; from writers on the line one round trip after the first byte; else when their leases expire."""
         state = self._state
         free = max(0, state.budget(lane) - state.counted(lane, now_s))
         rooms = [Room(at_s=now_s, bytes_per_s=free)]
         for job in state.holders(lane):
             rate = counting.leased(job, now_s)
             if rate and job.lease is not None:
-                urgent, on_line = job.lease.deadline_at_s is not None, job.held is not None
-                back_s = (
-                    now_s
-                    if urgent
-                    else now_s + urgency.ROUND_TRIP_S
-                    if on_line
-                    else counting.lease_until(job)
-                )
+                if job.lease.deadline_at_s is not None:
+                    back_s = now_s
+                elif job.held is not None:
+                    back_s = first_byte_s + urgency.ROUND_TRIP_S
+                else:
+                    back_s = counting.lease_until(job)
                 rooms.append(Room(at_s=back_s, bytes_per_s=rate))
         rooms += [
             Room(at_s=share.until_s, bytes_per_s=share.bytes_per_s)

@@ -86,8 +86,10 @@ class Rates:
         return RateReason.PAUSED if lease.done_bytes and self._reads_first(lease) else RateReason.NO_ROOM
 
     def _reads_first(self, lease: Lease) -> bool:
+        if not self._state.config.shared_reads or lease.kind is Kind.READ:
+            return False
         others = (job.lease for job in self._state.live.values() if job.lease is not None)
-        return lease.kind is Kind.WRITE and any(other.kind is Kind.READ for other in others)
+        return any(other.kind is Kind.READ for other in others)
 
     def would_wait(self, job: Job, waiter: Waiter) -> bool:
         """Whether a slot asked for now would not have been granted at once, were all jobs held to the budget."""
@@ -114,7 +116,7 @@ class Rates:
         assert lease is not None
         lane = self._state.config.lane(lease.kind)
         wanted = self.wanted(job, lease.max_bytes_per_s, lane)
-        if lease.num_bytes is None and self._others_wait(job):
+        if lease.num_bytes is None and self._others_want(job, lane):
             wanted = min(wanted, int(admission.UNKNOWN_SHARE * self._state.budget(lane)))
         writer = Writer(
             wanted_bytes_per_s=wanted, least_bytes_per_s=admission.least(wanted), tenant=job.tenant
@@ -130,7 +132,7 @@ class Rates:
     def newcomer(self, job: Job, waiter: Waiter, lane: Kind, from_s: float) -> Writer:
         """A waiter as `admission` sees it, should it be armed now."""
         wanted = self.wanted(job, waiter.max_bytes_per_s, lane)
-        if waiter.num_bytes is None and self._others_wait(job):
+        if waiter.num_bytes is None and self._others_want(job, lane):
             wanted = min(wanted, int(admission.UNKNOWN_SHARE * self._state.budget(lane)))
         writer = Writer(
             wanted_bytes_per_s=wanted, least_bytes_per_s=admission.least(wanted), tenant=job.tenant
@@ -140,8 +142,13 @@ class Rates:
             writer.bytes_left = max(1.0, float(waiter.num_bytes))
         return writer
 
-    def _others_wait(self, job: Job) -> bool:
-        return len(self._state.waiting) > (job.uid in self._state.waiting)
+    def _others_want(self, job: Job, lane: Kind) -> bool:
+        """Whether somebody else waits for this lane or holds a lease of it."""
+        lane_of = self._state.config.lane
+        return any(
+            other is not job and other.waiter is not None and lane_of(other.waiter.kind) is lane
+            for other in self._state.waiting.values()
+        ) or any(other is not job for other in self._state.holders(lane))
 
 
 def _written(lease: Lease, rate: int, now_s: float) -> float:

@@ -75,7 +75,8 @@ class Registry:
         )
 
     def _new_attempt(self, job: Job, request: Register, now_s: float) -> None:
-        counting.fence_off(job, self._state.config, now_s)
+        if self._state.enforces(job):
+            counting.fence_off(job, self._state.config, now_s)
         self._state.refuse_held(job, stale(request.attempt))
         self._state.live.pop(job.uid, None)
         self._state.unsettled = True

@@ -71,8 +71,9 @@ class PoolState:
         """
         held_until_s = max(self.grace_until_s, now_s + self.config.grace_s)
         for job in self.jobs.values():
-            if self.in_grace:
+            if self.in_grace:  # kept at once: no times of another boot under the name of this one
                 counting.rebase(job, now_s, held_until_s)
+                self._dirty.add(job.uid)
             self.refresh(job, now_s)
         return list(self.jobs.values())
 
