@@ -60,7 +60,7 @@ def job_settings(
         name=_name("job", job or environment.get("RAMPMETER_JOB") or _as_name(default_name)),
         pool=_name("pool", pool or environment.get("RAMPMETER_POOL") or DEFAULT_POOL),
         coordinator=_coordinator(coordinator, environment),
-        tenant=None if tenant is None else _name("tenant", tenant),
+        tenant=None if tenant is None else _name("tenant (or RAMPMETER_TENANT)", tenant),
         num_gpus=_whole("num_gpus", 1 if num_gpus is None else num_gpus),
         keep=_whole("keep", keep),
         mtbf_s=_positive("mtbf_s", mtbf_s),

@@ -25,6 +25,22 @@ def test_off_makes_a_local_checkpointer_whatever_the_url():
     assert settings({"RAMPMETER": "off"}, coordinator="http://host:8000").coordinator is None
 
 
+def test_a_notice_is_two_minutes_unless_somebody_knows_better():
+    """The argument, then the variable, then 120 s."""
+    env = {"RAMPMETER_NOTICE_S": "30"}
+    assert settings(env, notice_s=45).notice_s == 45.0
+    assert settings(env).notice_s == 30.0
+    assert (settings().notice_s, settings({"RAMPMETER_NOTICE_S": ""}).notice_s) == (120.0, 120.0)
+
+
+def test_a_tenant_is_told_or_there_is_none():
+    """Argument, then variable; an empty one is none."""
+    env = {"RAMPMETER_TENANT": "red"}
+    assert settings(env, tenant="blue").tenant == "blue"
+    assert settings(env).tenant == "red"
+    assert (settings().tenant, settings({"RAMPMETER_TENANT": ""}).tenant) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("given", "named"),
     [
@@ -43,6 +59,12 @@ def test_off_makes_a_local_checkpointer_whatever_the_url():
         ({"interval_max_s": float("inf")}, "interval_max_s"),
         ({"interval_min_s": 9.0, "interval_max_s": 8.0}, "interval_min_s"),
         ({"environment": {"RAMPMETER": "maybe"}}, "RAMPMETER"),
+        ({"tenant": "a b"}, "tenant"),
+        ({"environment": {"RAMPMETER_TENANT": "-x"}}, "RAMPMETER_TENANT"),
+        ({"notice_s": 0.0}, "notice_s"),
+        ({"environment": {"RAMPMETER_NOTICE_S": "2min"}}, "RAMPMETER_NOTICE_S"),
+        ({"environment": {"RAMPMETER_NOTICE_S": "nan"}}, "RAMPMETER_NOTICE_S"),
+        ({"environment": {"RAMPMETER_NOTICE_S": "-1"}}, "RAMPMETER_NOTICE_S"),
     ],
 )
 def test_bad_value_names_itself(given, named):

@@ -5,77 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from rampmeter.config import job_settings
-from rampmeter.core.clock import ManualClock
 from rampmeter.core.errors import LeaseLost
-from rampmeter.core.leaseclock import LeaseClock
 from rampmeter.core.messages import EndReason, Finish, Outcome, Release, Renew, SlotRequest
-from rampmeter.core.pacer import Action, Pacer
-from rampmeter.desk import CLAIM_CHECK_S, Desk
+from rampmeter.core.pacer import Action
+from rampmeter.desk import CLAIM_CHECK_S
 from rampmeter.events import RateChanged, SaveEnded
-from rampmeter.layout import Claim
-from rampmeter.report import SaveReport
-from rampmeter.speech import Speech
-from rampmeter.throttle import FlowCounters
-from support.answers import grant, noted, plan
-
-SETTINGS = job_settings(job="run7", pool=None, coordinator="http://h:1", num_gpus=8, keep=3, environment={})
-REPORT = SaveReport(
-    step=40,
-    directory="step-00000040.a00001.00000000",
-    num_bytes=1000,
-    stage_s=0.1,
-    stall_s=0.2,
-    lead_s=0.3,
-    write_s=4.0,
-    counters=FlowCounters(done_bytes=990, throttled_s=3.0, blocked_s=0.5, busy_s=0.2),
-    committed=True,
-    reason=None,
-)
-
-
-class Scene:
-    """A desk with everything around it made by hand."""
-
-    def __init__(self, *, local=False):
-        self.clock = ManualClock()
-        self.events = []
-        self.pokes = 0
-        self.speech = Speech(SETTINGS, "a" * 32, Claim(number=1, nonce="b" * 32))
-        self.pacer = Pacer(LeaseClock(), now_s=self.clock.now(), draw=0.5, own_period_s=40.0, local=local)
-        self.desk = Desk(
-            self.pacer, self.speech, clock=self.clock, on_event=self.events.append, poke=self.poke
-        )
-
-    def poke(self):
-        self.pokes += 1
-
-    def say(self, make_answer):
-        """Word what is to be said, answer it; returns the request."""
-        action = self.desk.advance()
-        request, sent_s = self.desk.word(action)
-        self.desk.answered(action, make_answer(request.seq), sent_s)
-        return request
-
-    def register(self):
-        self.say(lambda seq: noted(seq, plan=plan()))
-
-    def arm(self):
-        self.register()
-        self.clock.advance(60.0)
-        self.say(grant)
-
-    def flush(self, rate=9_000):
-        self.arm()
-        throttle = self.desk.begin_snapshot().throttle
-        self.clock.advance(0.25)
-        self.desk.first_byte()
-        self.say(lambda seq: grant(seq, rate=rate))
-        return throttle
-
-    def end(self, report=REPORT):
-        self.clock.advance(4.0)
-        self.desk.save_ended(report, lambda _: 50.0)
+from support.answers import noted, plan
+from support.scene import REPORT, Scene
 
 
 def test_requests_count_up_and_acknowledge_the_last_answer_applied():
@@ -241,15 +177,6 @@ def test_an_ungoverned_save_is_told_in_the_heartbeat():
     beat, _ = scene.desk.word(Action.HEARTBEAT)
     assert (beat.num_ungoverned, beat.committed_step, beat.commit_age_s) == (1, 40, 4.0)
     assert [e.governance for e in scene.events if isinstance(e, SaveEnded)] == ["ungoverned"]
-
-
-def test_notice_leads_to_an_urgent_request():
-    """A signal handler sets a flag; the next look asks for an urgent slot."""
-    scene = Scene()
-    scene.register()
-    scene.desk.notice()
-    asked, _ = scene.desk.word(scene.desk.advance())
-    assert (scene.pokes, asked.urgent) == (1, True)
 
 
 def test_a_job_reads_in_its_log_what_was_saved(caplog):

@@ -12,15 +12,18 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.distributed.checkpoint.filesystem import FileSystemWriter
 
 from rampmeter import commit as commit_module
 from rampmeter.core.errors import ConfigError
 from rampmeter.core.messages import Fence
+from rampmeter.core.notice import GiveUp
 from rampmeter.layout import MANIFEST_NAME, Root
 from rampmeter.manifest import read_manifest
 from rampmeter.restore import restore
 from rampmeter.saving import Saver, SaveReport
 from rampmeter.throttle import Throttle
+from support.waiting import wait_for
 
 LIMIT_S = 60.0
 MIB = 1024 * 1024
@@ -121,6 +124,41 @@ def test_abort_leaves_nothing_and_the_next_save_works(
     assert future.result(LIMIT_S).reason == "revoked"
     assert _only_bookkeeping(root)
     assert save(saver, 2, run.state).committed
+
+
+@pytest.mark.parametrize("reason", list(GiveUp))
+def test_a_save_that_is_given_up_stops_within_one_chunk_and_leaves_nothing(
+    root: Root, make_saver: Any, reason: GiveUp
+) -> None:
+    """Half of it is written when the word comes: not one chunk more leaves, no file stays, the reason is told."""
+    throttle = Throttle()
+    throttle.set_rate(4 * MIB)
+    future = make_saver().begin(1, {"table": torch.zeros(4 * MIB)}, throttle)
+    wait_for(lambda: throttle.counters().done_bytes >= 2 * MIB, what="some bytes out")
+    throttle.abort(reason)
+    before_bytes = throttle.counters().done_bytes
+    report = future.result(LIMIT_S)
+    assert (report.committed, report.reason) == (False, reason)
+    assert report.counters.done_bytes <= before_bytes + throttle.window_bytes() + throttle.chunk_bytes()
+    assert _only_bookkeeping(root)
+
+
+class ManyThreads(FileSystemWriter):
+    """A writer that would write with four threads."""
+
+    def __init__(self, path: Any, **kwargs: Any) -> None:
+        super().__init__(path, thread_count=4, **kwargs)
+
+
+@pytest.mark.parametrize(("max_streams", "num_files"), [(None, 4), (6, 4), (2, 2), (1, 1), (0, 1)])
+def test_a_lease_bounds_the_writing_threads(
+    root: Root, make_saver: Any, save: Any, max_streams: int | None, num_files: int
+) -> None:
+    """As many as the writer has, at most as many as the lease says, and never none; each thread writes one file."""
+    state = {f"t{i}": torch.ones(100) for i in range(8)}
+    report = save(make_saver(writer_class=ManyThreads), 1, state, max_streams=max_streams)
+    assert report.committed
+    assert len(list((root.path / report.directory).glob("*.distcp"))) == num_files
 
 
 def test_close_waits_for_the_save_in_flight(root: Root, make_saver: Any, make_run: Any) -> None:

@@ -240,6 +240,76 @@ def test_a_hanging_write_shows_while_it_hangs(clock: ScriptedClock) -> None:
     assert throttle.counters().blocked_s == pytest.approx(60.0)
 
 
+def in_a_thread(work: Callable[[], None]) -> None:
+    """Have it done by another thread, now."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(30)
+
+
+def test_two_threads_in_the_file_are_one_blocked_flush(clock: ScriptedClock) -> None:
+    """Seconds that both spend there count once, until the last of them is out."""
+    throttle = Throttle(clock=clock)
+    throttle.set_rate(None)
+    throttle.take(1)
+    throttle.begin_blocked()
+    clock.advance(1.0)
+    in_a_thread(throttle.begin_blocked)
+    clock.advance(1.0)
+    throttle.end_blocked()
+    clock.advance(1.0)
+    counters = throttle.counters()
+    assert (counters.blocked_s, counters.busy_s) == (3.0, 0.0)
+
+
+def test_the_end_of_one_thread_does_not_end_the_wait_of_another(clock: ScriptedClock) -> None:
+    """torch closes after every tensor, also where nothing was begun."""
+    throttle = Throttle(clock=clock)
+    throttle.set_rate(None)
+    throttle.take(1)
+    throttle.begin_blocked()
+    in_a_thread(throttle.end_blocked)
+    clock.advance(2.0)
+    assert throttle.counters().blocked_s == 2.0
+
+
+def test_a_flush_is_throttled_while_one_of_its_threads_could_write_more(clock: ScriptedClock) -> None:
+    """One is in the file and another asleep in the bucket: the rate is what holds them up, and counts alone."""
+    throttle = Throttle(clock=clock)
+    throttle.set_rate(1 * MB)
+    clock.at(0.2, lambda: in_a_thread(throttle.begin_blocked))
+    throttle.take(MB)
+    clock.advance(0.5)
+    counters = throttle.counters()
+    assert counters.throttled_s == pytest.approx(1.0)
+    assert counters.blocked_s == pytest.approx(0.5)
+    assert counters.busy_s == pytest.approx(0.0, abs=1e-6)
+
+
+def test_the_parts_of_a_flush_by_many_threads_add_up_to_its_time() -> None:
+    """On the real clock, with threads that sleep, write and compute as they like."""
+    throttle = Throttle()
+    throttle.set_rate(40 * MB)
+
+    def work() -> None:
+        for _ in range(20):
+            throttle.take(100_000)
+            with throttle.blocked():
+                sum(range(2_000))
+
+    before_s = SystemClock().now()
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    throttle.end()
+    counters = throttle.counters()
+    elapsed_s = SystemClock().now() - before_s
+    parts_s = counters.throttled_s + counters.blocked_s + counters.busy_s
+    assert 0.0 < counters.throttled_s <= parts_s <= elapsed_s
+
+
 def test_two_threads_share_one_rate() -> None:
     """Threads of one rank together stay at the rate, on the real clock."""
     clock = SystemClock()
