@@ -16,7 +16,7 @@ from support.scene import REPORT, Scene
 
 def wont_fit(seq):
     """The coordinator's word that an urgent save would be too late."""
-    return replace(wait(seq, fits_bytes=4_000_000), reason=WaitReason.WILL_NOT_FIT)
+    return wait(seq, fits_bytes=4_000_000, reason=WaitReason.WILL_NOT_FIT)
 
 
 def make_room(seq):

@@ -1,7 +1,5 @@
 """Notices and saves that are given up: nothing is written that cannot count, and nothing hangs."""
 
-from dataclasses import replace
-
 import pytest
 
 from rampmeter.core.messages import Fence, GoneReason, WaitReason
@@ -13,7 +11,7 @@ from support.pacing import START, at, flushing, hurry, registered, say
 
 def wont_fit(fits_bytes=400):
     """The coordinator's word that an urgent save would be too late."""
-    return replace(wait(fits_bytes=fits_bytes), reason=WaitReason.WILL_NOT_FIT)
+    return wait(fits_bytes=fits_bytes, reason=WaitReason.WILL_NOT_FIT)
 
 
 def noticed(now_s=START + 1.0, **more):

@@ -55,11 +55,9 @@ def grant(seq=1, *, rate=0, held_s=0.0, ttl_s=30.0, fence=FENCE, **more):
     )
 
 
-def wait(seq=1, *, retry_after_s=0.0, **more):
+def wait(seq=1, *, retry_after_s=0.0, reason=WaitReason.QUEUE, **more):
     """Not now."""
-    return Wait(
-        seq=seq, held_s=0.0, confirm=False, retry_after_s=retry_after_s, reason=WaitReason.QUEUE, **more
-    )
+    return Wait(seq=seq, held_s=0.0, confirm=False, retry_after_s=retry_after_s, reason=reason, **more)
 
 
 def gone(seq=1, reason=GoneReason.EXPIRED):

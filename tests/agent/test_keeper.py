@@ -1,0 +1,110 @@
+"""The keeper's conversation, with a real HTTP server that answers as a test says."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rampmeter
+from rampmeter.core.decode import encode
+from rampmeter.core.messages import Answer, WaitReason
+from support.answers import noted, plan, wait
+from support.training import Run
+from support.waiting import wait_for
+
+Answers = Callable[[str, dict[str, Any]], Answer | None]
+
+
+class Scripted(ThreadingHTTPServer):
+    """Keeps what is said; answers with `answers`, with 503 where that is None."""
+
+    daemon_threads = True
+
+    def __init__(self, answers: Answers) -> None:
+        self.answers = answers
+        self.said: list[tuple[str, dict[str, Any]]] = []
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+    def slots(self) -> list[dict[str, Any]]:
+        """The slot requests so far."""
+        return [body for path, body in self.said if path == "slots"]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        path = self.path.split("/v1/pools/default/")[1]
+        assert isinstance(self.server, Scripted)
+        self.server.said.append((path, body))
+        answer = self.server.answers(path, body)
+        content = b"{}" if answer is None else encode(answer)
+        self.send_response(503 if answer is None else 200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: Any) -> None:
+        """The tests' output is theirs."""
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Answers], Scripted]]:
+    servers: list[Scripted] = []
+
+    def start(answers: Answers) -> Scripted:
+        server = Scripted(answers)
+        servers.append(server)
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        return server
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def test_an_urgent_request_that_nobody_answered_is_said_anew(serve: Any, tmp_path: Path) -> None:
+    """Its deadline has come nearer, so it has a number of its own; then it is obeyed: nothing is written."""
+
+    def answers(path: str, body: dict[str, Any]) -> Answer | None:
+        if path != "slots":
+            return noted(body["seq"], plan=plan())
+        if len(server.slots()) == 1:
+            return None
+        return wait(body["seq"], fits_bytes=5, reason=WaitReason.WILL_NOT_FIT)
+
+    server = serve(answers)
+    run = Run()
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+    with rampmeter.Checkpointer(tmp_path, coordinator=url, interval_min_s=1000.0, notice_s=60.0) as ckpt:
+        ckpt.step(1, run.state)
+        wait_for(lambda: any(path == "jobs/register" for path, _ in server.said), what="the registration")
+        ckpt._on_notice()
+        wait_for(lambda: ckpt.should_stop, what="the word to stop")
+        assert ckpt.last_save is None
+    first, second = server.slots()
+    assert (first["urgent"], second["urgent"]) == (True, True)
+    assert second["seq"] > first["seq"]
+    assert 0 < second["deadline_s"] < first["deadline_s"] <= 60.0
+
+
+def test_an_ordinary_request_that_nobody_answered_is_sent_again_unchanged(serve: Any, tmp_path: Path) -> None:
+    """So that it is handled once."""
+
+    def answers(path: str, body: dict[str, Any]) -> Answer | None:
+        if path != "slots":
+            return noted(body["seq"], plan=plan(interval_s=0.5))
+        return None if len(server.slots()) == 1 else wait(body["seq"], retry_after_s=60.0)
+
+    server = serve(answers)
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+    with rampmeter.Checkpointer(tmp_path, coordinator=url):
+        wait_for(lambda: len(server.slots()) >= 2, what="the second try")
+    first, second = server.slots()[:2]
+    assert first == second
