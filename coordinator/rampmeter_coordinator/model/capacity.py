@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rampmeter_coordinator.model.flow import Flows
-from rampmeter_coordinator.model.maxima import Maxima
+from rampmeter_coordinator.model.habits import Habits
 from rampmeter_coordinator.model.report import Report
 
 __all__ = ["Capacity", "Report"]
@@ -43,17 +43,14 @@ ABOVE_UNTESTED = 1.05
 ROOM_TO_TEST = 0.125
 """While somebody writes, untested cap ends this share of the ceiling above what they achieve: one more may start."""
 
-NEWCOMER_SHARE = 2.0
-"""Below the ceiling a newcomer gets this many times what the others get on average, until it fills that."""
-
 
 class Capacity:
     """The learned cap of one pool, in bytes/s. Owned by the pool's state; changed through its methods only."""
 
     __slots__ = (
         "_flows",
-        "_lowest_bytes_per_s",
-        "_maxima",
+        "_before_bytes_per_s",
+        "_habits",
         "_num_probes",
         "_silent_bytes_per_s",
         "_tick_s",
@@ -65,9 +62,9 @@ class Capacity:
         """Starts at the ceiling: what the operator lets be granted in sum (u x the configured capacity)."""
         self.ceiling_bytes_per_s = ceiling_bytes_per_s
         self.cap_bytes_per_s = ceiling_bytes_per_s
-        self._maxima = Maxima(ceiling_bytes_per_s)
-        self._flows = Flows(self._maxima)
-        self._lowest_bytes_per_s = self._floor
+        self._habits = Habits(ceiling_bytes_per_s)
+        self._flows = Flows(self._habits)
+        self._before_bytes_per_s = ceiling_bytes_per_s
         self._tick_s: float | None = None
         self._num_probes = 0
         self._silent_bytes_per_s = 0
@@ -78,8 +75,8 @@ class Capacity:
         """Take in what a writer did between two of its renewals, or up to its release; may lower the cap at once."""
         self._flows.add(uid, report, now_s)
         if self._flows.show_slow_storage(uid, now_s):
-            self._flows.found_slow(now_s)
-            self._lowest_bytes_per_s = max(self._floor, int(LARGEST_FALL * self.cap_bytes_per_s))
+            self._flows.found_slow(uid, now_s)
+            self._before_bytes_per_s = self.cap_bytes_per_s
             self._fall(now_s)
         elif self._flows.refine(uid, now_s):
             self._fall(now_s)
@@ -90,7 +87,7 @@ class Capacity:
 
     def slow_maximum(self, uid: str) -> int | None:
         """The most that this writer may be given, by what it has shown to be able to use; None = what it wants."""
-        maximum = self._maxima.of(uid)
+        maximum = self._habits.maximum(uid)
         return None if maximum is None or maximum >= self.ceiling_bytes_per_s else maximum
 
     # -- time --------------------------------------------------------------------------------------------------
@@ -103,7 +100,7 @@ class Capacity:
         """
         self._silent_bytes_per_s = silent_bytes_per_s
         if self.cap_bytes_per_s >= self.ceiling_bytes_per_s:
-            self._tick_s = self._maxima.newcomer_bytes_per_s = None
+            self._tick_s = None
         elif self._tick_s is None:
             self._tick_s = now_s + HOLD_S
         elif now_s >= self._tick_s:
@@ -113,17 +110,16 @@ class Capacity:
 
     def wake_at_s(self) -> float | None:
         """When `passed` has something to do; None at the ceiling."""
-        return self._tick_s
+        return None if self.cap_bytes_per_s >= self.ceiling_bytes_per_s else self._tick_s
 
     def _fall(self, now_s: float) -> None:
         achieved = self._silent_bytes_per_s + ABOVE_ACHIEVED * self._flows.witnessed_bytes_per_s
-        self.cap_bytes_per_s = min(self.cap_bytes_per_s, max(self._lowest_bytes_per_s, int(achieved)))
+        lowest = max(self._floor, int(LARGEST_FALL * self._before_bytes_per_s))
+        self.cap_bytes_per_s = min(self._before_bytes_per_s, max(lowest, int(achieved)))
         self._tick_s, self._num_probes = now_s + HOLD_S, 0
-        self._limit_newcomers(self._flows.achieved(now_s))
 
     def _rise(self, num_ticks: int, used_bytes_per_s: int, now_s: float) -> None:
         achieved = self._flows.achieved(now_s)
-        self._limit_newcomers(achieved)
         if used_bytes_per_s >= FULL_SHARE * self.cap_bytes_per_s and self._flows.show_room(now_s):
             wanted = self.cap_bytes_per_s * (1.0 + self._next_step())
         elif self._flows.stand_still(now_s):
@@ -140,11 +136,6 @@ class Capacity:
         doublings = int(self._num_probes * TICK_S / HOLD_S)
         self._num_probes += 1
         return min(LARGEST_STEP, FIRST_STEP * 2.0**doublings)
-
-    def _limit_newcomers(self, achieved: list[float]) -> None:
-        mean = sum(achieved) / len(achieved) if achieved else None
-        limit = None if mean is None else max(self._floor, int(NEWCOMER_SHARE * mean))
-        self._maxima.newcomer_bytes_per_s = limit
 
     @property
     def _floor(self) -> int:

@@ -56,14 +56,18 @@ class Rates:
         free = state.budget(lane) - state.counted_without(job, lane, now_s)
         cap = state.config.max_tenant_bytes_per_s
         if job.tenant is not None and cap is not None:
-            free = min(free, cap - self._of_tenant_without(job, now_s))
+            free = min(free, cap - self._of_tenant_without(job, lane, now_s))
         return max(0, min(wanted, free))
 
-    def _of_tenant_without(self, job: Job, now_s: float) -> int:
+    def _of_tenant_without(self, job: Job, lane: Kind, now_s: float) -> int:
+        """What the tenant's other leases, and fenced or revoked ones of all its jobs, may still use of the lane."""
         others = (
-            other for other in self._state.live.values() if other.tenant == job.tenant and other is not job
+            other for other in self._state.holders(lane) if other.tenant == job.tenant and other is not job
         )
-        return sum(counting.leased(other, now_s) for other in others)
+        old = (other for other in self._state.with_old_shares.values() if other.tenant == job.tenant)
+        return sum(counting.leased(other, now_s) for other in others) + sum(
+            counting.old_counted(other, now_s) for other in old
+        )
 
     def reason(self, job: Job, rate: int, wish: RateReason, now_s: float) -> RateReason:
         """Why a ready lease has this rate; `wish` is why its target is not more."""
