@@ -135,9 +135,10 @@ class Engine:
         """Take no more requests, answer everybody, keep what was decided. Takes a few seconds at most."""
         await asyncio.gather(*(runner.close(_DRAIN_S) for runner in self._runners.values()))
 
-    async def depose(self) -> None:
+    def depose(self) -> None:
         """Stop at once, because another coordinator may lead: everybody who waits is refused."""
-        await asyncio.gather(*(runner.depose() for runner in self._runners.values()))
+        for runner in self._runners.values():
+            runner.depose()
 
     async def close(self) -> None:
         """Drain and let go of the store."""

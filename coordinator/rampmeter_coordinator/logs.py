@@ -29,3 +29,4 @@ def set_up_logs(*, as_json: bool) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(_Json() if as_json else _Text())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # a line for each forwarded request helps nobody

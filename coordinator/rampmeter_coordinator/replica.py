@@ -163,7 +163,7 @@ class Replica:
             self._known |= {
                 pool: Known(position=position, ours=True) for pool, position in engine.positions().items()
             }
-            await engine.depose()
+            engine.depose()
 
     async def _look(self) -> None:
         """Remember how far each pool has come."""

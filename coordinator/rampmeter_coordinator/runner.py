@@ -108,14 +108,13 @@ class PoolRunner:
             self._timer.cancel()
         self._refuse_everybody()
 
-    async def depose(self) -> None:
+    def depose(self) -> None:
         """Stop at once: another coordinator may lead. What is not known to be kept is never answered."""
         self._deposed = True
         self._task.cancel()
         if self._timer is not None:
             self._timer.cancel()
         self._refuse_everybody()
-        await asyncio.wait({self._task})
 
     async def _run(self) -> None:
         while not self.fenced:

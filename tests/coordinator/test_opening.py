@@ -7,8 +7,12 @@ import pytest
 
 from rampmeter.core.clock import ManualClock
 from rampmeter_coordinator.model.pool import PoolConfig
-from rampmeter_coordinator.opening import open_pool
+from rampmeter_coordinator.model.records import Job
+from rampmeter_coordinator.model.shifting import ClockOffset
+from rampmeter_coordinator.opening import Known, open_pool
 from rampmeter_coordinator.store.memory import MemoryStore
+from rampmeter_coordinator.store.protocol import Position
+from support.jobs import Job as JobTalk
 
 POOL = PoolConfig(name="lustre", capacity_bytes_per_s=10**9)
 
@@ -18,9 +22,15 @@ def grace_s(opened, clock):
     return opened.ledger.pool_view(clock.now()).grace_left_s
 
 
-async def started(store, clock, *, boot_id="boot", fresh=False, config=POOL):
+async def started(store, clock, *, boot_id="boot", fresh=False, config=POOL, **more):
     """A coordinator starts on this store."""
-    return await open_pool(config, store, clock, boot_id=boot_id, fresh=fresh)
+    return await open_pool(config, store, clock, boot_id=boot_id, fresh=fresh, **more)
+
+
+def apart(offset_s):
+    """Knows the clock of boot `there`, which is so far from the own one, give or take a second."""
+    offset = ClockOffset(earlier_s=offset_s - 1.0, later_s=offset_s + 1.0)
+    return lambda boot_id: offset if boot_id == "there" else None
 
 
 class Forgetful(MemoryStore):
@@ -159,5 +169,102 @@ def test_opening_claims_the_pool_with_a_commit():
         stored = await store.load("lustre")
         assert (stored.head.number, stored.head.epoch) == (2, second.head.epoch)
         assert second.head.epoch > first.head.epoch
+
+    asyncio.run(scenario())
+
+
+async def with_a_lease(store, clock, *, boot_id):
+    """A pool with one writer, as the coordinator of `boot_id` kept it."""
+    opened = await started(store, clock, boot_id=boot_id, fresh=True)
+    job = JobTalk()
+    for say in (job.register, job.heartbeat, job.slot):
+        opened.ledger.apply(say(), clock.now())
+        job.acked = job.seq
+    await store.commit(opened.batch(opened.ledger.take_changes(), (), clock.now()))
+    return job.uid
+
+
+def test_a_standby_that_knows_the_clock_of_the_other_machine_needs_no_grace():
+    """The leases of the machine that died go on, until a little later than they would have ended there."""
+
+    async def scenario():
+        store, there = MemoryStore(), ManualClock(9000.0)
+        uid = await with_a_lease(store, there, boot_id="there")
+        (offer,) = Job.from_bytes((await store.load("lustre")).records[uid]).lease.offers
+        here = ManualClock(503.0)  # 3 s after the last commit, on a clock that is 8500 s behind
+        opened = await started(store, here, boot_id="here", offset_of=apart(-8500.0))
+        assert grace_s(opened, here) == 0
+        stored = await store.load("lustre")
+        assert stored.head.boot_id == "here"
+        (moved,) = Job.from_bytes(stored.records[uid]).lease.offers
+        assert moved.until_s == offer.until_s - 8499.0
+        assert opened.ledger.pool_view(here.now()).num_leases == 1
+
+    asyncio.run(scenario())
+
+
+def test_an_offset_that_puts_the_newest_commit_into_the_future_is_not_believed():
+    """Times of a clock that was learned wrongly must not be read."""
+
+    async def scenario():
+        store = MemoryStore()
+        await with_a_lease(store, ManualClock(9000.0), boot_id="there")
+        here = ManualClock(400.0)
+        opened = await started(store, here, boot_id="here", offset_of=apart(-8500.0))
+        assert grace_s(opened, here) == POOL.grace_s
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("ours", [False, True])
+def test_a_store_behind_what_this_process_has_seen_means_grace(ours):
+    """A fail-over that lost commits is noticed even if the store itself does not know."""
+
+    async def scenario():
+        store, clock = MemoryStore(), ManualClock()
+        head = (await started(store, clock, fresh=True)).head
+        seen = Position(epoch=head.epoch, number=head.number + 1, writer=head.writer)
+        opened = await started(store, clock, known=Known(position=seen, ours=ours))
+        assert grace_s(opened, clock) == POOL.grace_s
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("ours", "expected_s"), [(True, 0.0), (False, POOL.grace_s)])
+def test_the_own_newest_commit_in_a_doubtful_store_is_proof(ours, expected_s):
+    """Who made the newest commit knows that none was lost; who only watched does not."""
+
+    async def scenario():
+        store, clock = Forgetful(), ManualClock()
+        head = (await started(store, clock, fresh=True)).head
+        opened = await started(store, clock, known=Known(position=head.position, ours=ours))
+        assert grace_s(opened, clock) == expected_s
+
+    asyncio.run(scenario())
+
+
+def test_an_empty_store_that_had_commits_is_not_fresh():
+    """The operator's word is about the beginning, not about a store that lost everything since."""
+
+    async def scenario():
+        clock = ManualClock()
+        seen = Known(position=Position(epoch=5, number=7, writer="x"), ours=False)
+        assert grace_s(await started(MemoryStore(), clock, fresh=True, known=seen), clock) == POOL.grace_s
+
+    asyncio.run(scenario())
+
+
+def test_grace_is_longer_where_an_old_server_may_still_take_commits():
+    """A deposed master grants until it notices: those leases end that much later."""
+
+    class Replaced(Forgetful):
+        async def load(self, pool):
+            stored = await super().load(pool)
+            return stored and replace(stored, overlap_s=12.0)
+
+    async def scenario():
+        store, clock = Replaced(), ManualClock()
+        await started(store, clock, fresh=True)
+        assert grace_s(await started(store, clock), clock) == POOL.grace_s + 12.0
 
     asyncio.run(scenario())
