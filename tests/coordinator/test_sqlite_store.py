@@ -1,7 +1,9 @@
 """What only the SQLite store has: a directory, a lock, a schema, a disk that can be full."""
 
 import asyncio
+import contextlib
 import os
+import random
 import resource
 import sqlite3
 import subprocess
@@ -12,8 +14,12 @@ import pytest
 
 from rampmeter.core.errors import ConfigError
 from rampmeter_coordinator.errors import StoreUnavailable
-from rampmeter_coordinator.store.sqlite import SCHEMA, SqliteStore
-from support.batches import batch
+from rampmeter_coordinator.store import sqlite_schema
+from rampmeter_coordinator.store.protocol import LogRow
+from rampmeter_coordinator.store.sqlite import SqliteStore, read_only_segment
+from rampmeter_coordinator.store.sqlite_file import SPARE_VERSIONS
+from rampmeter_coordinator.store.sqlite_schema import SCHEMA, unpack_records
+from support.batches import batch, row
 
 
 def opened(directory, work=None, **options):
@@ -136,3 +142,145 @@ def test_the_lock_dies_with_the_process(tmp_path):
     assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False).returncode == -9
     assert (tmp_path / "lock").exists()
     opened(tmp_path)
+
+
+def test_the_newest_version_of_each_record_stays_and_the_file_small(tmp_path):
+    """Whatever order records change, go and come back in: what is loaded is the newest, before and after reopening."""
+    draw, expected = random.Random(5), {}
+
+    async def some_commits(store):
+        last = await newest_number(store)
+        for number in range(last + 1, last + 400):
+            # Most change all the time; some so seldom that they are carried on before, or in the same commit.
+            keys = [draw.randrange(10) for _ in range(17)] + [draw.randrange(600) for _ in range(3)]
+            changes = {f"job{key}": b"%d" % number for key in keys}
+            for key in draw.sample(sorted(changes), 3):
+                changes[key] = None
+            expected.update(changes)
+            await store.commit(batch(number, records=changes))
+        return await versions_in(store)
+
+    for _ in range(3):
+        num_versions = opened(tmp_path, some_commits)
+        assert opened(tmp_path, loaded).records == {k: v for k, v in expected.items() if v is not None}
+        assert num_versions < 2 * 600 + SPARE_VERSIONS + 40
+
+
+def test_records_that_never_change_outlive_the_rows_that_they_were_written_in(tmp_path, monkeypatch):
+    """Old rows are dropped with what is current in them carried on; a commit that fails in the middle drops nothing."""
+
+    def failing(pool, rows):
+        raise sqlite3.OperationalError("disk full")
+
+    async def scenario(store):
+        await store.commit(batch(1, records={"idle": b"kept", "gone": b"x"}))
+        await store.commit(batch(2, records={"gone": None}))
+        for number in range(3, 600):
+            again = batch(
+                number, records={f"job{index}": b"%d" % number for index in range(10)}, log=[row(1)]
+            )
+            with monkeypatch.context() as patched:
+                patched.setattr(store._file.pools, "_append_rows", failing)
+                with pytest.raises(StoreUnavailable):
+                    await store.commit(again)
+            await store.commit(again)
+        stored = await store.load("lustre")
+        assert stored.records == {"idle": b"kept"} | {f"job{index}": b"599" for index in range(10)}
+        assert await versions_in(store) < 2 * 12 + SPARE_VERSIONS + 20
+
+    opened(tmp_path, scenario)
+
+
+async def loaded(store):
+    return await store.load("lustre")
+
+
+async def newest_number(store):
+    position = await store.newest("lustre")
+    return position.number if position else 0
+
+
+async def versions_in(store):
+    """How many versions of records the file holds."""
+    db = store._file._db
+    rows = await store._run(lambda: db.execute("SELECT records FROM versions").fetchall())
+    return sum(len(unpack_records(packed)) for (packed,) in rows)
+
+
+FIRST_SCHEMA = """
+CREATE TABLE heads (
+    pool TEXT PRIMARY KEY, number INTEGER NOT NULL, epoch INTEGER NOT NULL, writer TEXT NOT NULL,
+    boot_id TEXT NOT NULL, now_s REAL NOT NULL, grace_s REAL NOT NULL, grace_until_s REAL NOT NULL, meta BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE records (
+    pool TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (pool, key)
+) WITHOUT ROWID;
+CREATE TABLE log (
+    pool TEXT NOT NULL, row INTEGER NOT NULL, now_s REAL NOT NULL, command BLOB NOT NULL, replies BLOB NOT NULL,
+    PRIMARY KEY (pool, row)
+) WITHOUT ROWID;
+INSERT INTO heads VALUES ('lustre', 3, 5, 'one', 'boot', 13.5, 31.0, 0.0, X'7B7D');
+INSERT INTO records VALUES ('lustre', 'a', X'31'), ('lustre', 'b', X'32'), ('scratch', 'a', X'33');
+INSERT INTO log VALUES ('lustre', 7, 1.5, X'63', X'72'), ('lustre', 8, 2.5, X'64', X'73');
+PRAGMA user_version = 1;
+"""
+
+
+def test_a_file_of_the_first_release_is_brought_up_to_date(tmp_path):
+    """Head, records and log are there, and the pool goes on; the log's numbers too."""
+    with contextlib.closing(sqlite3.connect(tmp_path / "rampmeter.sqlite3")) as db:
+        db.executescript(FIRST_SCHEMA)
+
+    async def scenario(store):
+        stored = await store.load("lustre")
+        assert (stored.head, stored.meta) == (batch(3).head, b"{}")
+        assert stored.records == {"a": b"1", "b": b"2"}
+        old = [LogRow(now_s=1.5, command=b"c", replies=b"r"), LogRow(now_s=2.5, command=b"d", replies=b"s")]
+        assert await store.log("lustre") == old
+        await store.commit(batch(4, records={"a": b"9"}, log=[row(1)], opening=b"{}"))
+        await store.commit(batch(5, log=[row(2)]))
+        assert await store.log("lustre") == [*old, row(1), row(2)]
+        assert (await store.segment("lustre")).rows == (row(2),)
+
+    opened(tmp_path, scenario)
+    assert opened(tmp_path, loaded).records == {"a": b"9", "b": b"2"}
+
+
+def test_a_migration_that_fails_leaves_the_file_as_it_was(tmp_path, monkeypatch):
+    """Whole or not at all: the release before can still read it."""
+    path = tmp_path / "rampmeter.sqlite3"
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.executescript(FIRST_SCHEMA)
+
+    def failing(rows):
+        raise sqlite3.OperationalError("disk full")
+
+    monkeypatch.setattr(sqlite_schema, "pack_rows", failing)
+    with pytest.raises(ConfigError, match="disk full"):
+        opened(tmp_path)
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (1,)
+        assert db.execute("SELECT count(*) FROM records").fetchone() == (3,)
+        assert {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")} == {
+            "heads",
+            "records",
+            "log",
+        }
+
+
+def test_the_log_can_be_read_while_the_coordinator_has_the_directory(tmp_path):
+    """Read only, without the lock; a directory without a store and a file of another release are named."""
+
+    async def scenario(store):
+        await store.commit(batch(1, opening=b"{}"))
+        await store.commit(batch(2, log=[row(1)]))
+        assert read_only_segment(tmp_path, "lustre").rows == (row(1),)
+        assert read_only_segment(tmp_path, "other") is None
+
+    opened(tmp_path, scenario)
+    with pytest.raises(ConfigError, match="nowhere has no store"):
+        read_only_segment(tmp_path / "nowhere", "lustre")
+    with contextlib.closing(sqlite3.connect(tmp_path / "rampmeter.sqlite3")) as db:
+        db.execute("PRAGMA user_version = 1")
+    with pytest.raises(ConfigError, match="has schema 1"):
+        read_only_segment(tmp_path, "lustre")

@@ -217,3 +217,41 @@ def test_who_asks_while_nobody_leads_leads_and_goes_on_leading(open_store):
         assert (await store.lead(candidate("b"), 3.0)).leader == candidate("b")
 
     run(scenario, open_store)
+
+
+def test_a_segment_of_the_log_begins_with_a_copy_of_what_was_there(open_store):
+    """Records, meta and decisions since the newest opening, also after reopening; what came before is not in it."""
+
+    async def write(store):
+        assert await store.segment("lustre") is None
+        await store.commit(batch(1, records={"a": b"1", "b": b"1"}, log=[row(1)]))
+        assert await store.segment("lustre") is None
+        await store.commit(batch(2, records={"a": b"2"}, meta=b"then", opening=b"{}", epoch=6))
+        assert (await store.segment("lustre")).rows == ()
+        await store.commit(batch(3, records={"a": b"3", "b": None}, log=[row(2), row(3)], epoch=6))
+        await store.commit(batch(1, pool="scratch", opening=b"other"))
+
+    async def read(store):
+        kept = await store.segment("lustre")
+        assert (kept.epoch, kept.opening, kept.meta) == (6, b"{}", b"then")
+        assert kept.records == {"a": b"2", "b": b"1"}
+        assert (kept.rows, kept.num_missing) == ((row(2), row(3)), 0)
+        await store.commit(batch(4, meta=b"now", opening=b"new", epoch=7))
+        kept = await store.segment("lustre")
+        assert (kept.opening, kept.meta, kept.records, kept.rows) == (b"new", b"now", {"a": b"3"}, ())
+
+    run(write, open_store)
+    run(read, open_store)
+
+
+def test_a_segment_says_what_the_log_has_dropped(open_store):
+    """The log is capped: how many decisions since the opening are gone is known."""
+
+    async def scenario(store):
+        await store.commit(batch(1, opening=b"{}"))
+        for number in range(2, 42):
+            await store.commit(batch(number, log=[row(number)] * 2))
+        kept = await store.segment("lustre")
+        assert (len(kept.rows), kept.num_missing) == (LOG_ROWS, 80 - LOG_ROWS)
+
+    run(scenario, open_store)

@@ -1,6 +1,8 @@
--- Keep one batch of one pool, or say why not. KEYS: head, records, log. All or nothing: checks come before writes.
+-- Keep one batch of one pool, or say why not. All or nothing: checks come before writes.
 -- The same verdicts as must_land in protocol.py.
--- ARGV: epoch, number, writer, log cap, number of head values, of changed, of deleted keys, of log rows; then those.
+-- KEYS: head, records, log, start, start-records.
+-- ARGV: epoch, number, writer, log cap, number of head values, of changed, of deleted keys, of decisions, opening;
+-- then head values, changed and deleted keys, and the decisions as one element NUMBER:PACKED.
 local epoch, number, writer = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local stored = redis.call('HMGET', KEYS[1], 'epoch', 'number', 'writer')
 local stored_epoch, stored_number = tonumber(stored[1] or 0), tonumber(stored[2] or 0)
@@ -12,7 +14,7 @@ if stored_number >= number or (stored_epoch == epoch and not ours) then
 end
 if stored_number < number - 1 then return {'lost', stored_epoch, stored_number} end
 
-local at = 9
+local at = 10
 for _ = 1, tonumber(ARGV[5]) do
   redis.call('HSET', KEYS[1], ARGV[at], ARGV[at + 1])
   at = at + 2
@@ -25,9 +27,23 @@ for _ = 1, tonumber(ARGV[7]) do
   redis.call('HDEL', KEYS[2], ARGV[at])
   at = at + 1
 end
-for _ = 1, tonumber(ARGV[8]) do
+local decisions = tonumber(ARGV[8])
+if decisions > 0 then
   redis.call('RPUSH', KEYS[3], ARGV[at])
-  at = at + 1
+  redis.call('HINCRBY', KEYS[1], 'rows', decisions)
+  local kept = redis.call('HINCRBY', KEYS[1], 'log_rows', decisions)
+  while true do  -- an element of the first release has no number and counts for nothing
+    local oldest = tonumber(string.match(redis.call('LINDEX', KEYS[3], 0), '^%d+') or 0)
+    if kept - oldest < tonumber(ARGV[4]) then break end
+    redis.call('LPOP', KEYS[3])
+    kept = redis.call('HINCRBY', KEYS[1], 'log_rows', -oldest)
+  end
 end
-redis.call('LTRIM', KEYS[3], -tonumber(ARGV[4]), -1)
+if ARGV[9] ~= '' then
+  redis.call('DEL', KEYS[5])
+  redis.call('COPY', KEYS[2], KEYS[5])
+  local rows = redis.call('HGET', KEYS[1], 'rows') or 0
+  local meta = redis.call('HGET', KEYS[1], 'meta')
+  redis.call('HSET', KEYS[4], 'epoch', ARGV[1], 'opening', ARGV[9], 'meta', meta, 'rows', rows)
+end
 return {'kept', epoch, number}

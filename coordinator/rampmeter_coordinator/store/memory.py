@@ -2,6 +2,7 @@
 
 import math
 from collections import deque
+from dataclasses import dataclass
 
 from rampmeter_coordinator.store.protocol import (
     LOG_ROWS,
@@ -11,9 +12,22 @@ from rampmeter_coordinator.store.protocol import (
     Lead,
     LogRow,
     Position,
+    Segment,
     StoredPool,
     must_land,
+    segment_of,
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Start:
+    """How a segment began; `num_rows` decisions had been logged before."""
+
+    epoch: int
+    opening: bytes
+    meta: bytes
+    records: dict[str, bytes]
+    num_rows: int
 
 
 class _Pool:
@@ -22,6 +36,8 @@ class _Pool:
         self.records: dict[str, bytes] = {}
         self.meta = b""
         self.log: deque[LogRow] = deque(maxlen=log_rows)
+        self.num_rows = 0
+        self.start: _Start | None = None
 
 
 class MemoryStore:
@@ -48,10 +64,33 @@ class MemoryStore:
                 kept.records[key] = value
         kept.head, kept.meta = batch.head, batch.changes.meta
         kept.log.extend(batch.log)
+        kept.num_rows += len(batch.log)
+        if batch.opening is not None:
+            kept.start = _Start(
+                epoch=batch.head.epoch,
+                opening=batch.opening,
+                meta=kept.meta,
+                records=dict(kept.records),
+                num_rows=kept.num_rows,
+            )
 
     async def newest(self, pool: str) -> Position | None:
         kept = self._pools.get(pool)
         return kept.head.position if kept and kept.head else None
+
+    async def segment(self, pool: str) -> Segment | None:
+        kept = self._pools.get(pool)
+        if kept is None or kept.start is None:
+            return None
+        start = kept.start
+        return segment_of(
+            epoch=start.epoch,
+            opening=start.opening,
+            meta=start.meta,
+            records=start.records,
+            log=list(kept.log),
+            num_since=kept.num_rows - start.num_rows,
+        )
 
     async def lead(self, candidate: Candidate, ttl_s: float) -> Lead:  # noqa: ARG002  # who opened it leads, for ever
         return Lead(leader=candidate, ttl_s=math.inf)

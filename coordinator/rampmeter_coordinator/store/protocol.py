@@ -6,9 +6,11 @@ whether the first one landed. Beside the pools it keeps who leads. A store decid
 itself. Leading alone gives no right to write: the epoch of a commit does.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from rampmeter_coordinator.errors import Fenced, LostCommits
 from rampmeter_coordinator.model.commands import Changes
@@ -16,8 +18,7 @@ from rampmeter_coordinator.model.commands import Changes
 LOG_ROWS = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogRow:
+class LogRow(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """One decision, enough to replay it: what came when, and every reply that it caused. Both are JSON."""
 
     now_s: float
@@ -66,12 +67,32 @@ class Head:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """One commit: the changes of some decisions, and the decisions."""
+    """One commit: the changes of some decisions, and the decisions.
+
+    With an `opening` (how a ledger began, as JSON) a new segment of the log begins: the store keeps it, with a copy of
+    meta and records as of this commit, until the next one.
+    """
 
     pool: str
     head: Head
     changes: Changes
     log: tuple[LogRow, ...]
+    opening: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """The newest segment of a pool's log, all that a replay needs: how it began, and the decisions since.
+
+    `num_missing` decisions between the beginning and the first of `rows` are no longer kept.
+    """
+
+    epoch: int
+    opening: bytes
+    meta: bytes
+    records: Mapping[str, bytes]
+    rows: tuple[LogRow, ...]
+    num_missing: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +142,10 @@ class Store(Protocol):
         """How far the pool has come, without its records."""
         ...
 
+    async def segment(self, pool: str) -> Segment | None:
+        """The newest segment of the pool's log; None if none ever began."""
+        ...
+
     async def lead(self, candidate: Candidate, ttl_s: float) -> Lead:
         """Who leads: `candidate`, for `ttl_s` from now on, if it leads already or nobody does."""
         ...
@@ -151,3 +176,38 @@ def must_land(batch: Head, stored: Head | None, pool: str) -> bool:
             f"pool {pool}: the store is at commit {stored.number}, but it had kept {batch.number - 1}"
         )
     return True
+
+
+def pack_rows(rows: Iterable[LogRow]) -> bytes:
+    """The decisions of one commit as a store keeps them."""
+    return _PACK.encode(tuple(rows))
+
+
+def unpack_rows(packed: bytes) -> list[LogRow]:
+    """What `pack_rows` packed."""
+    return _UNPACK.decode(packed)
+
+
+def segment_of(
+    *,
+    epoch: int,
+    opening: bytes,
+    meta: bytes,
+    records: Mapping[str, bytes],
+    log: list[LogRow],
+    num_since: int,
+) -> Segment:
+    """The segment that began `num_since` decisions ago, out of a log that may reach back further, or less far."""
+    rows = tuple(log[-num_since:]) if num_since else ()
+    return Segment(
+        epoch=epoch,
+        opening=opening,
+        meta=meta,
+        records=records,
+        rows=rows,
+        num_missing=num_since - len(rows),
+    )
+
+
+_PACK = msgspec.msgpack.Encoder()
+_UNPACK = msgspec.msgpack.Decoder(list[LogRow])

@@ -1,4 +1,5 @@
-"""The store for replicas: Redis or Valkey. Keys `rm:{POOL}:head`, `:records`, `:log` (one slot per pool), `rm:leader`.
+"""The store for replicas: Redis or Valkey. Keys `rm:{POOL}:head`, `:records`, `:log`, `:start`, `:start-records`, all
+of a pool in one slot, and `rm:leader`.
 
 One script (commit.lua) keeps a batch if its epoch and number fit, so that a deposed coordinator can write nothing.
 Records have no expiry: dropping one is a decision of the ledger. Only the leader's lease has one.
@@ -21,7 +22,11 @@ from rampmeter_coordinator.store.protocol import (
     Lead,
     LogRow,
     Position,
+    Segment,
     StoredPool,
+    pack_rows,
+    segment_of,
+    unpack_rows,
 )
 from rampmeter_coordinator.store.sentinel import SCHEME, SentinelServer, parse_sentinel
 
@@ -97,6 +102,19 @@ class RedisStore:
             return None
         return Position(epoch=int(epoch), number=int(number), writer=writer.decode())
 
+    async def segment(self, pool: str) -> Segment | None:
+        start, records, log, num_rows = await self._connection.call(lambda client: _read_log(client, pool))
+        if not start:
+            return None
+        return segment_of(
+            epoch=int(start[b"epoch"]),
+            opening=start[b"opening"],
+            meta=start[b"meta"],
+            records={key.decode(): value for key, value in records.items()},
+            log=_rows_of(log),
+            num_since=int(num_rows or 0) - int(start[b"rows"]),
+        )
+
     async def lead(self, candidate: Candidate, ttl_s: float) -> Lead:
         value = _leader_value(candidate)
         arguments: list[str | int] = [candidate.holder, value, round(ttl_s * 1000)]
@@ -115,7 +133,7 @@ class RedisStore:
     async def log(self, pool: str) -> list[LogRow]:
         """The newest decisions, oldest first."""
         found: list[Any] = await self._connection.call(lambda client: client.lrange(_keys(pool)[2], 0, -1))
-        return [_log_row(row) for row in found]
+        return _rows_of(found)
 
     async def close(self) -> None:
         await self._connection.close()
@@ -127,6 +145,17 @@ async def _read(client: Redis, pool: str) -> tuple[dict[bytes, bytes], dict[byte
     pipeline.hgetall(_keys(pool)[1])
     head, records = await pipeline.execute()
     return head, records
+
+
+async def _read_log(client: Redis, pool: str) -> list[Any]:
+    head, _, log, start, start_records = _keys(pool)
+    pipeline = client.pipeline(transaction=True)
+    pipeline.hgetall(start)
+    pipeline.hgetall(start_records)
+    pipeline.lrange(log, 0, -1)
+    pipeline.hget(head, "rows")
+    found: list[Any] = await pipeline.execute()
+    return found
 
 
 async def _position(client: Redis, pool: str) -> list[Any]:
@@ -149,7 +178,7 @@ def _leader(value: bytes) -> Candidate:
 
 
 def _keys(pool: str) -> list[str]:
-    return [f"rm:{{{pool}}}:head", f"rm:{{{pool}}}:records", f"rm:{{{pool}}}:log"]
+    return [f"rm:{{{pool}}}:{name}" for name in ("head", "records", "log", "start", "start-records")]
 
 
 def _arguments(batch: Batch, run_id: str, log_rows: int) -> list[str | bytes | int]:
@@ -163,11 +192,15 @@ def _arguments(batch: Batch, run_id: str, log_rows: int) -> list[str | bytes | i
         batch.head.writer,
         log_rows,
         *counts,
+        batch.opening or b"",
     ]
     for mapping in (head, changed):
         for key, value in mapping.items():
             arguments += (key, value)
-    return [*arguments, *deleted, *(_log_bytes(row) for row in batch.log)]
+    arguments += deleted
+    if batch.log:
+        arguments.append(b"%d:%s" % (len(batch.log), pack_rows(batch.log)))
+    return arguments
 
 
 def _head_values(batch: Batch, run_id: str) -> dict[str, str | bytes]:
@@ -197,13 +230,7 @@ def _head(values: dict[str, bytes]) -> Head:
     )
 
 
-def _log_bytes(row: LogRow) -> bytes:
-    return b'{"now_s":%s,"command":%s,"replies":%s}' % (repr(row.now_s).encode(), row.command, row.replies)
-
-
-def _log_row(text: bytes) -> LogRow:
-    row = json.loads(text)
-    command, replies = (
-        json.dumps(row[name], separators=(",", ":")).encode() for name in ("command", "replies")
-    )
-    return LogRow(now_s=row["now_s"], command=command, replies=replies)
+def _rows_of(elements: list[bytes]) -> list[LogRow]:
+    """The decisions in a log whose elements are the commits; what the first release kept there is passed over."""
+    parts = (element.partition(b":") for element in elements)
+    return [row for num, _, packed in parts if num.isdigit() for row in unpack_rows(packed)]
