@@ -36,9 +36,9 @@ MAX_DOUBLINGS = 4
 class Leasing:
     """The leases and waiters of one pool."""
 
-    def __init__(self, state: PoolState, registry: Registry) -> None:
+    def __init__(self, state: PoolState, registry: Registry, rates: Rates) -> None:
         self._state = state
-        self._rates = Rates(state)
+        self._rates = rates
         self._answering = Answering(state, registry, self._rates)
         self._queueing = Queueing(state, self._rates, self._answering, self._grant)
 
@@ -264,6 +264,10 @@ class Leasing:
         job.lease, job.save_since_s = lease, now_s
         self._state.live[job.uid] = job
         self._state.note_rate(job, lease, request.held_bytes_per_s, now_s)
+
+    def live_price(self, now_s: float) -> float:
+        """The largest waiting bid, in GPU-seconds per byte."""
+        return self._queueing.live_price(now_s)
 
     def holder_of(self, fence: Fence) -> Job | None:
         """Whose live lease carries this fence."""

@@ -23,13 +23,15 @@ from rampmeter.core.messages import (
     Request,
     SlotRequest,
 )
-from rampmeter_coordinator.model import counting, viewing
+from rampmeter_coordinator.model import counting, validating
 from rampmeter_coordinator.model.commands import Changes, Command, Disconnected, Refusal, Reply
 from rampmeter_coordinator.model.leasing import Leasing
 from rampmeter_coordinator.model.pool import PoolConfig
+from rampmeter_coordinator.model.rates import Rates
 from rampmeter_coordinator.model.records import Job
 from rampmeter_coordinator.model.registry import Registry, stale
 from rampmeter_coordinator.model.state import PoolState
+from rampmeter_coordinator.model.viewing import Viewing
 from rampmeter_coordinator.model.views import JobView, LeaseView, PoolView, TimelineRow, Totals
 
 
@@ -39,7 +41,9 @@ class Ledger:
     def __init__(self, state: PoolState) -> None:
         self._state = state
         self._registry = Registry(state)
-        self._leasing = Leasing(state, self._registry)
+        rates = Rates(state)
+        self._leasing = Leasing(state, self._registry, rates)
+        self._viewing = Viewing(state, rates)
         self._refreshed = not state.jobs
         self._handlers: Mapping[type, Callable[[Job, Any, float], None]] = {
             Register: self._register,
@@ -216,13 +220,17 @@ class Ledger:
         return self._state.totals
 
     def pool_view(self, now_s: float) -> PoolView:
-        return viewing.pool_view(self._state, self._registry.price, now_s)
+        return self._viewing.pool(self._registry.price, self._leasing.live_price(now_s), now_s)
 
     def job_views(self, now_s: float) -> list[JobView]:
-        return [viewing.job_view(job, self._state.config, now_s) for job in self._state.jobs.values()]
+        return self._viewing.jobs(now_s)
 
     def lease_views(self, now_s: float) -> list[LeaseView]:
-        return [viewing.lease_view(job, now_s) for job in self._state.live.values()]
+        return self._viewing.leases(now_s)
+
+    def validate(self, now_s: float) -> None:
+        """Raise BrokenInvariant if anything that must always hold does not. Looks at every job: a check by sample."""
+        validating.validate(self._state, now_s)
 
     def timeline(self) -> tuple[TimelineRow, ...]:
         return tuple(self._state.timeline)

@@ -95,6 +95,20 @@ class Rates:
         others = (job.lease for job in self._state.live.values() if job.lease is not None)
         return any(other.kind is Kind.READ for other in others)
 
+    def would(self, lane: Kind, now_s: float) -> dict[str, int]:
+        """Shadow mode: the rate of every lease of the lane, were all jobs held to the budget."""
+        lane_of = self._state.config.lane
+        jobs = [
+            job
+            for job in self._state.live.values()
+            if job.lease is not None and lane_of(job.lease.kind) is lane
+        ]
+        ready = [job for job in jobs if job.lease is not None and job.lease.ready]
+        return {
+            uid: rate
+            for uid, (rate, _) in self._filled(self.in_order(ready, lane, now_s), lane, now_s).items()
+        }
+
     def would_wait(self, job: Job, waiter: Waiter) -> bool:
         """Whether a slot asked for now would not have been granted at once, were all jobs held to the budget."""
         lane = self._state.config.lane(waiter.kind)

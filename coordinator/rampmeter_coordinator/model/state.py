@@ -43,6 +43,7 @@ class PoolState:
         self.capacity = Capacity(config.budget_bytes_per_s)
         self._written: tuple[Totals, int] | None = None
         self._meta_bytes = b""
+        self._ceilings_before: dict[str, int] = {}
         self._epoch = epoch
         self._counter = 0
         self._silent: dict[str, int] = {}
@@ -59,6 +60,7 @@ class PoolState:
         """Take up what a store kept. In grace its times belong to another boot: what was held counts until its end."""
         kept = json.loads(meta)
         self.totals = Totals(**kept["totals"])
+        self._ceilings_before = kept.get("ceilings", {})
         self.capacity = Capacity.from_dict(kept.get("capacity", {}), self.config.budget_bytes_per_s)
         self.jobs = {uid: Job.from_bytes(raw) for uid, raw in records.items()}
         held = [(job.lease.granted_s, job) for job in self.jobs.values() if job.lease is not None]
@@ -94,7 +96,11 @@ class PoolState:
         """Figures of the pool as a whole, written anew only when one of them has moved."""
         moved = (self.totals, self.capacity.cap_bytes_per_s)
         if moved != self._written:
-            kept = {"totals": asdict(self.totals), "capacity": self.capacity.to_dict()}
+            kept = {
+                "totals": asdict(self.totals),
+                "capacity": self.capacity.to_dict(),
+                "ceilings": {lane: self.highest_ceiling(lane) for lane in Kind},
+            }
             self._written = moved
             self._meta_bytes = json.dumps(kept, separators=(",", ":")).encode()
         return self._meta_bytes
@@ -166,6 +172,16 @@ class PoolState:
     def in_grace(self) -> bool:
         """Only holders are served: set back to False by the ledger once the time is over."""
         return self.grace_until_s > 0.0
+
+    @property
+    def silent_sum(self) -> int:
+        """What silent jobs may use, in bytes/s."""
+        return self._silent_sum
+
+    def highest_ceiling(self, lane: Kind) -> int:
+        """The largest budget that leases of this lane may have been given under: ours, or that of the life before."""
+        ours = self.config.budget_bytes_per_s if lane is Kind.WRITE else self.config.read_budget_bytes_per_s
+        return max(ours, self._ceilings_before.get(lane, 0))
 
     def enforces(self, job: Job) -> bool:
         """Whether the job has to wait for its slot; the others are granted at once and are in no sum."""

@@ -1,80 +1,117 @@
 """Frozen copies of a pool's state for people and metrics. Changes nothing."""
 
 from rampmeter.core.messages import Kind
-from rampmeter_coordinator.model import counting, planning
-from rampmeter_coordinator.model.pool import PoolConfig
+from rampmeter_coordinator.model import bidding, counting, planning
+from rampmeter_coordinator.model.rates import Rates
 from rampmeter_coordinator.model.records import Job
 from rampmeter_coordinator.model.state import PoolState
 from rampmeter_coordinator.model.views import JobView, LeaseView, PoolView
 
 
-def pool_view(state: PoolState, price: float, now_s: float) -> PoolView:
-    """The pool at a glance."""
-    leases = [job.lease for job in state.live.values() if job.lease is not None]
-    active = [job for job in state.jobs.values() if not job.finished]
-    in_demand = [job for job in active if not planning.is_lost(job, now_s)]
-    return PoolView(
-        name=state.config.name,
-        capacity_bytes_per_s=state.config.capacity_bytes_per_s,
-        budget_bytes_per_s=state.config.budget_bytes_per_s,
-        granted_bytes_per_s=sum(counting.leased(job, now_s) for job in state.live.values()),
-        counted_bytes_per_s=state.counted(Kind.WRITE, now_s),
-        achieved_bytes_per_s=sum(lease.achieved_bytes_per_s for lease in leases),
-        price_gpu_s_per_byte=price,
-        demand_bytes_per_s=sum((job.num_bytes or 0) / job.plan.interval_s for job in in_demand),
-        num_jobs=len(active),
-        num_waiting=sum(counting.waits_since(job, now_s) is not None for job in active),
-        num_leases=len(leases),
-        num_silent=sum(counting.is_silent(job, state.config, now_s) for job in active),
-        in_grace=state.in_grace,
-        grace_left_s=max(0.0, state.grace_until_s - now_s) if state.in_grace else 0.0,
-    )
+class Viewing:
+    """Looks at one pool."""
 
+    def __init__(self, state: PoolState, rates: Rates) -> None:
+        self._state = state
+        self._rates = rates
 
-def job_view(job: Job, config: PoolConfig, now_s: float) -> JobView:
-    """One job."""
-    waits_since_s = counting.waits_since(job, now_s)
-    heard_s = job.registered_s if job.contact_s is None else job.contact_s
-    return JobView(
-        job_uid=job.uid,
-        name=job.name,
-        attempt=job.attempt,
-        num_gpus=job.num_gpus,
-        num_bytes=job.num_bytes,
-        plan=job.plan,
-        contact_age_s=max(0.0, now_s - heard_s),
-        counted_bytes_per_s=counting.counted(job, config, now_s),
-        waiting_for_s=None if waits_since_s is None else now_s - waits_since_s,
-        wait_reason=job.waiter.reason if job.waiter else None,
-        step=job.step,
-        committed_step=job.committed_step,
-        commit_age_s=None if job.snapshot_s is None else now_s - job.snapshot_s,
-        unsaved_s=now_s - (job.registered_s if job.snapshot_s is None else job.snapshot_s),
-        lost=planning.is_lost(job, now_s),
-        stall_s=job.learned.stall_s,
-        write_s=job.learned.write_s,
-        num_committed=job.num_committed,
-        num_failed=job.num_failed,
-        num_skipped=job.num_skipped,
-        num_ungoverned=job.num_ungoverned,
-        finished=job.finished,
-    )
+    def pool(self, price: float, live_price: float, now_s: float) -> PoolView:
+        """The pool at a glance."""
+        state = self._state
+        leases = [job.lease for job in state.live.values() if job.lease is not None]
+        active = [job for job in state.jobs.values() if not job.finished]
+        in_demand = [job for job in active if not planning.is_lost(job, now_s)]
+        return PoolView(
+            name=state.config.name,
+            capacity_bytes_per_s=state.config.capacity_bytes_per_s,
+            budget_bytes_per_s=state.budget(Kind.WRITE),
+            read_budget_bytes_per_s=0 if state.config.shared_reads else state.budget(Kind.READ),
+            read_granted_bytes_per_s=self._granted(Kind.READ, now_s),
+            granted_bytes_per_s=self._granted(Kind.WRITE, now_s),
+            counted_bytes_per_s=state.counted(Kind.WRITE, now_s),
+            achieved_bytes_per_s=sum(lease.achieved_bytes_per_s for lease in leases),
+            price_gpu_s_per_byte=price,
+            live_price_gpu_s_per_byte=live_price,
+            shadow_bytes_per_s=sum(
+                counting.leased(j, now_s) for j in state.live.values() if not state.enforces(j)
+            ),
+            would_bytes_per_s=sum(self._would(now_s).values()),
+            demand_bytes_per_s=sum((job.num_bytes or 0) / job.plan.interval_s for job in in_demand),
+            num_jobs=len(active),
+            num_waiting=sum(counting.waits_since(job, now_s) is not None for job in active),
+            num_leases=len(leases),
+            num_silent=sum(counting.is_silent(job, state.config, now_s) for job in active),
+            in_grace=state.in_grace,
+            grace_left_s=max(0.0, state.grace_until_s - now_s) if state.in_grace else 0.0,
+        )
 
+    def _granted(self, lane: Kind, now_s: float) -> int:
+        return sum(counting.leased(job, now_s) for job in self._state.holders(lane))
 
-def lease_view(job: Job, now_s: float) -> LeaseView:
-    """One live lease."""
-    lease = job.lease
-    assert lease is not None
-    return LeaseView(
-        job_uid=job.uid,
-        job=job.name,
-        fence=lease.fence,
-        kind=lease.kind,
-        state=lease.state,
-        bytes_per_s=counting.leased(job, now_s),
-        reason=lease.reason,
-        expires_in_s=max(0.0, counting.lease_until(job) - now_s),
-        age_s=now_s - lease.granted_s,
-        done_bytes=lease.done_bytes,
-        num_bytes=lease.num_bytes,
-    )
+    def _would(self, now_s: float) -> dict[str, int]:
+        """Shadow mode: the rates that leases would have if everybody were held to the budget."""
+        if self._state.config.enforced_share >= 1.0:
+            return {}
+        found: dict[str, int] = {}
+        for lane in {self._state.config.lane(kind) for kind in Kind}:
+            found |= self._rates.would(lane, now_s)
+        return found
+
+    def jobs(self, now_s: float) -> list[JobView]:
+        """Every job."""
+        return [self._job(job, now_s) for job in self._state.jobs.values()]
+
+    def _job(self, job: Job, now_s: float) -> JobView:
+        waits_since_s = counting.waits_since(job, now_s)
+        heard_s = job.registered_s if job.contact_s is None else job.contact_s
+        return JobView(
+            job_uid=job.uid,
+            name=job.name,
+            attempt=job.attempt,
+            num_gpus=job.num_gpus,
+            num_bytes=job.num_bytes,
+            tenant=job.tenant,
+            enforced=self._state.enforces(job),
+            plan=job.plan,
+            contact_age_s=max(0.0, now_s - heard_s),
+            counted_bytes_per_s=counting.counted(job, self._state.config, now_s),
+            waiting_for_s=None if waits_since_s is None else now_s - waits_since_s,
+            wait_reason=job.waiter.reason if job.waiter else None,
+            bid_gpu_s_per_byte=bidding.bid_of(job, job.waiter, now_s) if job.waiter else None,
+            step=job.step,
+            committed_step=job.committed_step,
+            commit_age_s=None if job.snapshot_s is None else now_s - job.snapshot_s,
+            unsaved_s=now_s - (job.registered_s if job.snapshot_s is None else job.snapshot_s),
+            lost=planning.is_lost(job, now_s),
+            stall_s=job.learned.stall_s,
+            write_s=job.learned.write_s,
+            num_committed=job.num_committed,
+            num_failed=job.num_failed,
+            num_skipped=job.num_skipped,
+            num_ungoverned=job.num_ungoverned,
+            finished=job.finished,
+        )
+
+    def leases(self, now_s: float) -> list[LeaseView]:
+        """Every live lease."""
+        would = self._would(now_s)
+        return [self._lease(job, would.get(job.uid), now_s) for job in self._state.live.values()]
+
+    def _lease(self, job: Job, would: int | None, now_s: float) -> LeaseView:
+        lease = job.lease
+        assert lease is not None
+        rate = counting.leased(job, now_s)
+        return LeaseView(
+            job_uid=job.uid,
+            job=job.name,
+            fence=lease.fence,
+            kind=lease.kind,
+            state=lease.state,
+            bytes_per_s=rate,
+            would_bytes_per_s=rate if would is None else would,
+            reason=lease.reason,
+            expires_in_s=max(0.0, counting.lease_until(job) - now_s),
+            age_s=now_s - lease.granted_s,
+            done_bytes=lease.done_bytes,
+            num_bytes=lease.num_bytes,
+        )

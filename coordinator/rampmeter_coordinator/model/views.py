@@ -7,7 +7,7 @@ from rampmeter.core.messages import Fence, Kind, LeaseState, Plan, RateReason, W
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseView:
-    """One live lease."""
+    """One live lease. would: what it would have if everybody were held to the budget; differs in shadow mode only."""
 
     job_uid: str
     job: str
@@ -15,6 +15,7 @@ class LeaseView:
     kind: Kind
     state: LeaseState
     bytes_per_s: int
+    would_bytes_per_s: int
     reason: RateReason
     expires_in_s: float
     age_s: float
@@ -27,6 +28,8 @@ class JobView:
     """One job as the coordinator knows it.
 
     counted_bytes_per_s   what it may be using now at most
+    bid_gpu_s_per_byte    what a byte written now is worth to it, while it waits
+    enforced              False in shadow mode: it is granted at once
     unsaved_s             how much would be lost now: since the newest durable snapshot, or since registration
     lost                  silent for so long that its demand counts no more
     """
@@ -36,11 +39,14 @@ class JobView:
     attempt: int
     num_gpus: int
     num_bytes: int | None
+    tenant: str | None
+    enforced: bool
     plan: Plan
     contact_age_s: float
     counted_bytes_per_s: int
     waiting_for_s: float | None
     wait_reason: WaitReason | None
+    bid_gpu_s_per_byte: float | None
     step: int
     committed_step: int | None
     commit_age_s: float | None
@@ -57,15 +63,26 @@ class JobView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolView:
-    """One pool. granted: sum of live rates; counted: the most that may be in use; achieved: what was measured."""
+    """One pool. granted: sum of live rates; counted: the most that may be in use; achieved: what was measured.
+
+    budget      what may be granted in sum now: u x the configured capacity, less where storage was seen to be slow
+    read_*      restores, where they have a budget of their own
+    price       of the plans, solved; live_price: the largest waiting bid
+    shadow      rates of leases that are not enforced; would: what those would have if everybody were
+    """
 
     name: str
     capacity_bytes_per_s: int
     budget_bytes_per_s: int
+    read_budget_bytes_per_s: int
+    read_granted_bytes_per_s: int
     granted_bytes_per_s: int
     counted_bytes_per_s: int
     achieved_bytes_per_s: int
     price_gpu_s_per_byte: float
+    live_price_gpu_s_per_byte: float
+    shadow_bytes_per_s: int
+    would_bytes_per_s: int
     demand_bytes_per_s: float
     num_jobs: int
     num_waiting: int
