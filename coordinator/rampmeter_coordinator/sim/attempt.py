@@ -19,6 +19,7 @@ from rampmeter.core.messages import (
     Request,
     SlotRequest,
 )
+from rampmeter.core.notice import GivenUp
 from rampmeter.core.pacer import Action, Governance, Pacer, PacerState
 from rampmeter_coordinator.model.commands import Refusal
 from rampmeter_coordinator.sim import words
@@ -48,6 +49,7 @@ class Transfer:
     is_open: bool = False
     commit_s: float = math.inf
     is_over: bool = False
+    is_aborted: bool = False
 
 
 class Attempt:
@@ -71,6 +73,7 @@ class Attempt:
         self._action = Action.NOTHING
         self._sent_s = 0.0
         self._is_last = False
+        self._given_up: GivenUp | None = None
 
     def _pacer(self, draw: float) -> Pacer:
         now_s = self.job.world.now_s
@@ -87,10 +90,7 @@ class Attempt:
             self.urgent_s = self.urgent_s or now_s
             self.pacer.hurry(now_s, deadline_at_s=now_s + words.DEADLINE_S, need_s=0.0)
         self._tick(now_s)
-        given_up = self.pacer.given_up
-        if self.alive and given_up is not None and given_up.left_s is not None:
-            self.job.num_given_up += 1
-            self._finish(failed=True)
+        if self._gives_up(now_s):
             return
         if self.pacer.wants_snapshot:
             self._begin(now_s)
@@ -106,6 +106,29 @@ class Attempt:
         self.pacer.tick(now_s)
         if self.transfer is not None and self.transfer.is_over and self.pacer.state is PacerState.IDLE:
             self._released(now_s)
+
+    def _gives_up(self, now_s: float) -> bool:
+        """A save that is given up ends; True if its attempt, which was to end after it, ends too."""
+        given_up = self.pacer.given_up
+        if given_up is self._given_up:
+            return False
+        self._given_up = given_up
+        if given_up is not None and given_up.left_s is not None:
+            self.job.num_given_up += 1
+            self._finish(failed=True)
+            return True
+        if self.transfer is not None and not self.transfer.is_over:
+            self._abort(self.transfer, now_s)
+        return False
+
+    def _abort(self, transfer: Transfer, now_s: float) -> None:
+        """The snapshot is thrown away; training goes on."""
+        self.job.world.storages[self.kind].close(transfer.stream, now_s)
+        if self.job.training.is_up:
+            self.job.training.enter(Phase.RUNNING, now_s)
+        transfer.is_over, transfer.is_aborted = True, True
+        self.pacer.ended(now_s, committed=False)
+        self._tick(now_s)
 
     def _next_s(self, now_s: float) -> float:
         wake_s = self.pacer.wake_at(now_s)

@@ -231,31 +231,27 @@ def main() -> int:
     )
     parser.add_argument("--loads", default="0.5,0.8,0.95,1.5,3", help="own-period demand / capacity")
     parser.add_argument("--jobs", type=int, default=200)
-    parser.add_argument(
-        "--days", type=float, default=4.0, help="simulated days, the first half day not measured"
-    )
+    parser.add_argument("--days", type=float, default=4.0, help="simulated days")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
         "--preempted", type=float, default=0.02, help="share of saves with a deadline of 120 s"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON list instead of a table")
+    parser.add_argument("--warm", type=float, default=0.5, help="days at the start that are not measured")
+    parser.add_argument("--json", action="store_true", help="one JSON object per load and line")
     args = parser.parse_args()
-    results = []
     for load in args.loads.split(","):
         scenario = FleetScenario(
             load=float(load),
             num_jobs=args.jobs,
             days=args.days,
+            warm_days=args.warm,
             seed=args.seed,
             share_preempted=args.preempted,
         )
-        results.append(Fleet(scenario).run(_say))
-    write = sys.stdout.write
-    if args.json:
-        write(json.dumps([asdict(result) for result in results], indent=1) + "\n")
-        return 0
-    for result in results:
-        write(" ".join(f"{name}={value:.5g}" for name, value in asdict(result).items()) + "\n")
+        result = asdict(Fleet(scenario).run(_say))
+        line = json.dumps(result) if args.json else " ".join(f"{k}={v:.5g}" for k, v in result.items())
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
     return 0
 
 

@@ -111,11 +111,11 @@ def _release(attempt: "Attempt", now_s: float) -> Release:
     spec, transfer, fence = attempt.job.spec, attempt.transfer, attempt.pacer.save_fence
     assert transfer is not None
     assert fence is not None
-    is_save = attempt.kind is Kind.WRITE
+    is_save = attempt.kind is Kind.WRITE and not transfer.is_aborted
     return Release(
         **envelope(attempt),
         fence=fence,
-        outcome=Outcome.COMMITTED,
+        outcome=Outcome.ABORTED if transfer.is_aborted else Outcome.COMMITTED,
         step=int(transfer.work_s),
         stall_s=spec.stall_s if is_save else None,
         lead_s=_lead_s(attempt) if is_save else None,
