@@ -24,12 +24,15 @@ _POOL_GAUGES: Sequence[tuple[str, str, Callable[[PoolView], float]]] = (
     ("jobs_silent", "Jobs out of contact whose safe rate counts.", lambda v: v.num_silent),
     ("leases_active", "Live leases, armed or active.", lambda v: v.num_leases),
     ("capacity_bytes_per_second", "Configured capacity.", lambda v: v.capacity_bytes_per_s),
-    ("budget_bytes_per_second", "The most that may be granted.", lambda v: v.budget_bytes_per_s),
+    ("budget_bytes_per_second", "The most that may be granted now.", lambda v: v.budget_bytes_per_s),
+    ("read_granted_bytes_per_second", "Rates of restores.", lambda v: v.read_granted_bytes_per_s),
     ("granted_bytes_per_second", "Sum of the rates of live leases.", lambda v: v.granted_bytes_per_s),
     ("counted_bytes_per_second", "The most that may be in use now.", lambda v: v.counted_bytes_per_s),
     ("achieved_bytes_per_second", "What writers report to achieve.", lambda v: v.achieved_bytes_per_s),
     ("demand_bytes_per_second", "What all plans ask for on average.", lambda v: v.demand_bytes_per_s),
-    ("price_gpu_seconds_per_byte", "The price of storage.", lambda v: v.price_gpu_s_per_byte),
+    ("price_gpu_seconds_per_byte", "The price that plans are made with.", lambda v: v.price_gpu_s_per_byte),
+    ("live_price_gpu_seconds_per_byte", "The largest waiting bid.", lambda v: v.live_price_gpu_s_per_byte),
+    ("shadow_bytes_per_second", "Rates of jobs that are not held to slots.", lambda v: v.shadow_bytes_per_s),
     ("grace_left_seconds", "Time in which only holders are served.", lambda v: v.grace_left_s),
 )
 _OUTCOMES: Sequence[tuple[str, Callable[[Totals], int]]] = (
@@ -43,6 +46,9 @@ _TOTALS: Sequence[tuple[str, str, Callable[[Totals], int]]] = (
     ("written_bytes", "Bytes that jobs reported as written.", lambda t: t.written_bytes),
     ("leases_granted", "Leases granted.", lambda t: t.granted),
     ("slots_waited", "Slot requests answered with a wait.", lambda t: t.waited),
+    ("shadow_slots_would_wait", "Slots of shadow mode that would have waited.", lambda t: t.would_wait),
+    ("urgent_saves_refused", "Urgent saves that could not be in time.", lambda t: t.will_not_fit),
+    ("urgent_false_alarms", "Urgent saves after which the job went on.", lambda t: t.false_alarms),
 )
 
 

@@ -80,14 +80,23 @@ def whole(least: int, most: int) -> Callable[[Given], int]:
 
 def share(given: Given) -> float:
     """A number above 0, at most 1."""
-    value = given.value
-    if (
-        not isinstance(value, int | float)
-        or isinstance(value, bool)
-        or not math.isfinite(value)
-        or not 0 < value <= 1
-    ):
+    value = _number(given.value)
+    if value is None or not 0 < value <= 1:
         raise given.refuse("a number above 0 and at most 1")
+    return value
+
+
+def share_or_none(given: Given) -> float:
+    """A number from 0 to 1."""
+    value = _number(given.value)
+    if value is None or not 0 <= value <= 1:
+        raise given.refuse("a number from 0 to 1")
+    return value
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
     return float(value)
 
 

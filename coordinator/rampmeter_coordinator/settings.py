@@ -43,7 +43,12 @@ _POOL: Mapping[str, tuple[str, Reader]] = {
     "ttl": ("ttl_s", reading.duration(10, 3600)),
     "first_ttl": ("first_ttl_s", reading.duration(5, 3600)),
     "safe_for": ("safe_for_s", reading.duration(0, 30 * 86400)),
+    "read_capacity": ("read_capacity_bytes_per_s", reading.rate),
+    "shared_reads": ("shared_reads", reading.flag),
     "max_writers": ("max_writers", reading.whole(1, 10**6)),
+    "max_streams": ("max_streams", reading.whole(1, 10**6)),
+    "max_per_tenant": ("max_tenant_bytes_per_s", reading.rate),
+    "enforced_share": ("enforced_share", reading.share_or_none),
     "max_jobs": ("max_jobs", reading.whole(1, 10**6)),
 }
 VARIABLES: Mapping[str, str] = {

@@ -19,6 +19,11 @@ capacity = "2TB/s"
 utilisation = 0.9
 ttl = "1m"
 max_writers = 8
+read_capacity = "3TB/s"
+shared_reads = false
+max_streams = 4
+max_per_tenant = "500GB/s"
+enforced_share = 0.25
 
 [pools.scratch]
 capacity = "100 GB/s"
@@ -67,6 +72,8 @@ def test_a_file_is_read(file):
         1_800_000_000_000,
     )
     assert (lustre.ttl_s, lustre.max_writers) == (60.0, 8)
+    assert (lustre.read_capacity_bytes_per_s, lustre.shared_reads) == (3 * 10**12, False)
+    assert (lustre.max_streams, lustre.max_tenant_bytes_per_s, lustre.enforced_share) == (4, 5 * 10**11, 0.25)
     assert (scratch.name, scratch.capacity_bytes_per_s) == ("scratch", 10**11)
 
 
@@ -158,6 +165,10 @@ def test_bad_options_are_refused_by_name():
         ('[pools.l]\ncapacity = "1GB/s"\nttl = 30', "pools.l.ttl: must be a duration in quotes"),
         ('[pools.l]\ncapacity = "1GB/s"\nttl = "1s"', "pools.l.ttl: must be from 10 s to 3600 s"),
         ('[pools.l]\ncapacity = "1GB/s"\nmax_writers = 0', "pools.l.max_writers: must be an integer"),
+        (
+            '[pools.l]\ncapacity = "1GB/s"\nenforced_share = 1.5',
+            "pools.l.enforced_share: must be a number from 0 to 1",
+        ),
     ],
 )
 def test_bad_files_are_refused_by_file_and_key(file, text, where):
