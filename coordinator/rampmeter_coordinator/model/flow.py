@@ -5,10 +5,10 @@ tail is no sample. What a writer got is compared with what it could use, not wit
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from rampmeter_coordinator.model.maxima import HEADROOM, Maxima
+from rampmeter_coordinator.model.habits import Habits, is_unfilled
 from rampmeter_coordinator.model.report import Report
 
 FRESH_S = 12.0
@@ -23,30 +23,56 @@ ROUND_S = 6.0
 SHORTEST_SAMPLE_S = 1.0
 """Reports come early where rates change; shorter ones are put together."""
 
-SLOW_SHARE = 0.88
-"""A blocked writer that gets less than this of what it could use."""
+SHORTEST_WITNESS_S = 2.0
+"""Less writing than this is not believed when it says that storage is slow."""
 
+NEGLIGIBLE_S = 0.1
+"""An answer was on its way: the grant of such a moment does not count."""
+
+SLOW_SHARE = 0.88
 TIGHT_SHARE = 0.97
-"""A blocked writer that gets a little less than it could use."""
+
+NUM_STRANGERS = 3
+"""Writers of whom nothing is known yet say something about storage only if they are as many, and nobody else says it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One writer's report of the time from `begun_s` on; `could_use` is its grant, or what it once achieved."""
+    """One writer's report of a time.
+
+    due_bytes_per_s         its grant; if that is its own maximum, what it got when that was set
+    could_use_bytes_per_s   the same, but not far above what it usually gets
+    """
 
     report: Report
     begun_s: float
+    ended_s: float
+    due_bytes_per_s: float
     could_use_bytes_per_s: float
+    is_stranger: bool
 
     @property
-    def got(self) -> float:
-        """What it got of what it could use."""
-        return self.report.filled * self.report.bytes_per_s / self.could_use_bytes_per_s
+    def middle_s(self) -> float:
+        """When it was: before or after a change of the grants."""
+        return (self.begun_s + self.ended_s) / 2.0
 
     @property
-    def weight_bytes_per_s(self) -> float:
-        """What it is granted, but no more than it has a use for: a slow newcomer must not outvote the others."""
-        return min(self.report.bytes_per_s, HEADROOM * self.report.achieved_bytes_per_s)
+    def rate_bytes_per_s(self) -> float:
+        """Its part of what storage did in that time; what comes before its first and behind its last byte counts 0."""
+        return self.report.num_bytes / max(self.report.total_s, self.ended_s - self.begun_s)
+
+    @property
+    def is_slow(self) -> bool:
+        """It is blocked, and gets much less than it could use."""
+        return self._gets_less_than(SLOW_SHARE * self.could_use_bytes_per_s)
+
+    @property
+    def is_tight(self) -> bool:
+        """It is blocked, and does not quite get what is due."""
+        return self._gets_less_than(TIGHT_SHARE * self.due_bytes_per_s)
+
+    def _gets_less_than(self, bytes_per_s: float) -> bool:
+        return self.report.is_blocked and self.report.filled * self.report.bytes_per_s < bytes_per_s
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,11 +99,11 @@ class Flow:
 class Flows:
     """The writers of one pool and their newest samples."""
 
-    __slots__ = ("_flows", "_found_slow_s", "_maxima", "_witnesses")
+    __slots__ = ("_flows", "_found_slow_s", "_habits", "_witnesses")
 
-    def __init__(self, maxima: Maxima) -> None:
-        """`maxima` learns from every sample."""
-        self._maxima = maxima
+    def __init__(self, habits: Habits) -> None:
+        """`habits` are learned from every sample."""
+        self._habits = habits
         self._flows: dict[str, Flow] = {}
         self._found_slow_s = -math.inf
         self._witnesses: dict[str, tuple[int, float]] = {}
@@ -93,26 +119,47 @@ class Flows:
         if report.bytes_per_s == 0:
             flow.sample = flow.short = None
             return
-        if flow.short is not None:
-            report, begun_s = report.plus(flow.short), flow.short_begun_s
-            flow.short = None
-        if report.total_s >= SHORTEST_SAMPLE_S:
-            self._judge(uid, flow, report, begun_s)
-        elif now_s - begun_s > 2.0 * SHORTEST_SAMPLE_S:
-            flow.sample, flow.stood_still = None, True
-        else:
+        if report.total_s >= NEGLIGIBLE_S:
+            if flow.short is not None:
+                report, begun_s = report.plus(flow.short), flow.short_begun_s
             flow.short, flow.short_begun_s = report, begun_s
+            if report.total_s >= SHORTEST_SAMPLE_S:
+                flow.short = None
+                self._judge(uid, flow, report, begun_s)
+                return
+        if now_s - begun_s > 2.0 * SHORTEST_SAMPLE_S:
+            flow.sample, flow.short, flow.stood_still = None, None, True
 
     def _judge(self, uid: str, flow: Flow, report: Report, begun_s: float) -> None:
         """0 bytes are no sample, and neither is the report after them: it is half a stall."""
         if report.num_bytes == 0 or flow.stood_still:
             flow.sample = None
         else:
-            limited = self._maxima.limits(uid, report.bytes_per_s)
-            could_use = report.bytes_per_s / (HEADROOM if limited else 1.0)
-            flow.sample = Sample(report=report, begun_s=begun_s, could_use_bytes_per_s=could_use)
-            self._maxima.learn(uid, report)
+            before = flow.sample
+            flow.sample = Sample(
+                report=report,
+                begun_s=begun_s,
+                ended_s=flow.at_s,
+                due_bytes_per_s=self._habits.due(uid, report.bytes_per_s),
+                could_use_bytes_per_s=self._habits.could_use(uid, report.bytes_per_s),
+                is_stranger=self._habits.is_stranger(uid),
+            )
+            self._learn(uid, flow.sample, before)
         flow.stood_still = report.num_bytes == 0
+
+    def _learn(self, uid: str, sample: Sample, before: Sample | None) -> None:
+        """The writer's habit. A known one that is blocked and gets less is limited only if it is so again.
+
+        Until then it may be storage that has become slow, and what is handed on would make it slower.
+        """
+        report, achieved = sample.report, sample.report.achieved_bytes_per_s
+        again = before is not None and is_unfilled(before.report)
+        if report.is_held_back:
+            self._habits.filled(uid, report)
+        elif is_unfilled(report) and (not report.is_blocked or sample.is_stranger or again):
+            self._habits.limit(uid, achieved)
+        elif not sample.is_slow:
+            self._habits.got(uid, achieved)
 
     def left(self, uid: str) -> None:
         """The writer's lease has ended."""
@@ -124,57 +171,66 @@ class Flows:
     def show_slow_storage(self, uid: str, now_s: float) -> bool:
         """Does the newest report, this writer's, together with those of the others say that storage is slow?
 
-        It is where the weighted median writer is slow, or is tight and all together are slow: a newcomer takes from
-        those who had just enough. Samples from before the last such finding speak of grants that are no more.
+        It is where the weighted median writer is. Of a stranger nobody knows whether it could ever do better.
         """
         own = self._flows[uid].sample
-        if own is None or own.begun_s < self._found_slow_s or not _is_below(own, TIGHT_SHARE):
+        if own is None or own.middle_s < self._found_slow_s or not own.is_slow:
+            return False
+        if own.report.total_s < SHORTEST_WITNESS_S:
             return False
         samples = self._telling(now_s)
-        if _most_are_below(samples, SLOW_SHARE):
-            return True
-        could_use = sum(sample.could_use_bytes_per_s for sample in samples)
-        got = sum(sample.got * sample.could_use_bytes_per_s for sample in samples)
-        return _most_are_below(samples, TIGHT_SHARE) and got < SLOW_SHARE * could_use
+        if all(sample.is_stranger for sample in samples) and len(samples) < NUM_STRANGERS:
+            return False
+        return self._most(samples, lambda sample: sample.is_slow)
 
-    def found_slow(self, now_s: float) -> None:
-        """Keep what everybody got while the grants were what they were: (grant, achieved) by writer.
+    def found_slow(self, uid: str, now_s: float) -> None:
+        """Keep what everybody gets while the grants are what they are: (grant, rate) by writer.
 
-        Who has not reported yet got as much of its grant as the others.
+        Who has not reported since storage is slow gets as much of its grant as this writer, the newest witness.
         """
+        own = self._flows[uid].sample
+        assert own is not None
+        share = own.report.achieved_bytes_per_s / own.report.bytes_per_s
         flows = {uid: flow for uid, flow in self._fresh(now_s).items() if not flow.stood_still}
-        reports = [flow.sample.report for flow in flows.values() if flow.sample is not None]
-        share = sum(r.achieved_bytes_per_s for r in reports) / sum(r.bytes_per_s for r in reports)
         self._found_slow_s, self._witnesses = now_s, {}
-        for uid, flow in flows.items():
-            if flow.sample is None:
-                self._witnesses[uid] = (flow.granted_bytes_per_s, share * flow.granted_bytes_per_s)
-            else:
-                self._witnesses[uid] = _testimony(flow.sample)
+        for name, flow in flows.items():
+            granted, rate = flow.granted_bytes_per_s, share * flow.granted_bytes_per_s
+            if flow.sample is not None:
+                granted = min(granted, flow.sample.report.bytes_per_s)
+                if flow.sample.is_slow or not flow.sample.report.tells_of_storage:
+                    rate = min(granted, flow.sample.rate_bytes_per_s)
+                else:
+                    rate = share * granted
+            if flow.departed:
+                rate *= max(0.0, 1.0 - (now_s - flow.at_s) / DEPARTED_S)
+            self._witnesses[name] = (granted, rate)
+        self._witnesses[uid] = (own.report.bytes_per_s, own.report.achieved_bytes_per_s)
 
     def refine(self, uid: str, now_s: float) -> bool:
-        """The newest report, this writer's, still speaks of those grants: it takes the place of the older one."""
+        """The newest report, this writer's, speaks mostly of those grants: it takes the place of the older one."""
         flow = self._flows[uid]
         if uid not in self._witnesses or now_s > self._found_slow_s + ROUND_S or flow.sample is None:
             return False
-        if flow.short is not None or flow.sample.begun_s >= self._found_slow_s:
+        if flow.short is not None or flow.sample.middle_s >= self._found_slow_s:
             return False
         if flow.sample.report.bytes_per_s < self._witnesses[uid][0]:
             return False
-        self._witnesses[uid] = _testimony(flow.sample)
+        self._witnesses[uid] = (flow.sample.report.bytes_per_s, flow.sample.rate_bytes_per_s)
         return True
 
     @property
     def witnessed_bytes_per_s(self) -> float:
         """What all writers got in sum when storage was found slow."""
-        return sum(achieved for _, achieved in self._witnesses.values())
+        return sum(rate for _, rate in self._witnesses.values())
 
     # -- room --------------------------------------------------------------------------------------------------
 
     def show_room(self, now_s: float) -> bool:
-        """The weighted median writer gets what it could use: storage may have more."""
+        """Somebody writes, and the weighted median writer gets what is due: storage may have more."""
+        if not self.achieved(now_s):
+            return False
         samples = self._telling(now_s)
-        return bool(samples) and not _most_are_below(samples, TIGHT_SHARE)
+        return not self._most(samples, lambda sample: sample.is_tight)
 
     def stand_still(self, now_s: float) -> bool:
         """There are writers and none has moved a byte: nothing is known about storage."""
@@ -185,35 +241,29 @@ class Flows:
     def achieved(self, now_s: float) -> list[float]:
         """What each writer gets that reports, in bytes/s."""
         flows = [flow for flow in self._fresh(now_s).values() if not flow.departed]
-        return [flow.sample.report.achieved_bytes_per_s for flow in flows if flow.sample is not None]
+        return [flow.sample.rate_bytes_per_s for flow in flows if flow.sample is not None]
+
+    def _most(self, samples: Iterable[Sample], is_it: Callable[[Sample], bool]) -> bool:
+        """Is it so of the weighted median writer? The weight is what a writer could use.
+
+        Samples from before the last finding speak of grants that are no more: they have a weight, and it is not so.
+        """
+        sum_so = sum_all = 0.0
+        for sample in samples:
+            sum_all += sample.could_use_bytes_per_s
+            if sample.middle_s >= self._found_slow_s and is_it(sample):
+                sum_so += sample.could_use_bytes_per_s
+        return 2.0 * sum_so > sum_all
 
     def _telling(self, now_s: float) -> list[Sample]:
-        """Samples that tell of storage: of grants of today, and not of who computes and has no use for more."""
+        """Samples that tell of storage: not of who computes, not of strangers if others do."""
         flows = [flow for flow in self._fresh(now_s).values() if not flow.departed]
         samples = [flow.sample for flow in flows if flow.sample is not None]
-        recent = [sample for sample in samples if sample.begun_s >= self._found_slow_s]
-        return [sample for sample in recent if sample.report.is_blocked or sample.report.is_held_back]
+        telling = [sample for sample in samples if sample.report.tells_of_storage]
+        return [sample for sample in telling if not sample.is_stranger] or telling
 
     def _fresh(self, now_s: float) -> dict[str, Flow]:
         """The flows of now; older ones are dropped."""
         if any(now_s > flow.ends_s() for flow in self._flows.values()):
             self._flows = {uid: flow for uid, flow in self._flows.items() if now_s <= flow.ends_s()}
         return self._flows
-
-
-def _testimony(sample: Sample) -> tuple[int, float]:
-    return (sample.report.bytes_per_s, sample.report.achieved_bytes_per_s)
-
-
-def _is_below(sample: Sample, share: float) -> bool:
-    return sample.report.is_blocked and sample.got < share
-
-
-def _most_are_below(samples: Iterable[Sample], share: float) -> bool:
-    """The weighted median writer is blocked and gets less than this share of what it could use."""
-    sum_below = sum_all = 0.0
-    for sample in samples:
-        sum_all += sample.weight_bytes_per_s
-        if _is_below(sample, share):
-            sum_below += sample.weight_bytes_per_s
-    return 2.0 * sum_below > sum_all

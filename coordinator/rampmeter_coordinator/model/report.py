@@ -38,6 +38,11 @@ class Report:
         return self.throttled_s > IDLE_SHARE * self.total_s
 
     @property
+    def tells_of_storage(self) -> bool:
+        """It waits for storage or for its grant: who computes has no use for more of either."""
+        return self.is_blocked or self.is_held_back
+
+    @property
     def filled(self) -> float:
         """How much of its grant it got while it was not computing; 1 = all."""
         asked_s = self.throttled_s + self.blocked_s
