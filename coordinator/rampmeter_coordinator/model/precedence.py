@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 from rampmeter.core.messages import Kind
-from rampmeter_coordinator.model import bidding, planning
+from rampmeter_coordinator.model import admission, bidding, planning
 from rampmeter_coordinator.model.records import Job, Lease
 
 
@@ -46,9 +46,13 @@ def pays_to_give_up(
 ) -> bool:
     """Whether a synchronous save should be given up for blocked reads: cheaper than to wait and than to pause it.
 
-    Its bytes are lost, at the live price, and its job stays as old as it is. Not where all depends on unknown sizes.
+    Its bytes are lost, at the live price, and its job stays as old as it is. Not where all depends on unknown sizes, and
+    not where the budget is enough for all of them.
     """
     if not save.synchronous or not reads or _lease(save).deadline_at_s is not None:
+        return False
+    wanted = [admission.wanted(_lease(job).max_bytes_per_s, budget_bytes_per_s) for job in (save, *reads)]
+    if sum(wanted) <= budget_bytes_per_s:
         return False
     idle_gpus = _idle_gpus(save, now_s)
     written = _lease(save).done_bytes

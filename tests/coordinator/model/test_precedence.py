@@ -124,6 +124,14 @@ def test_time_that_a_slow_writer_took_is_lost_in_full() -> None:
     assert gives_up(one, read("r", num_bytes=11_000, num_gpus=8))
 
 
+def test_a_save_that_is_in_nobodys_way_goes_on() -> None:
+    """100 of 1000 for the save and 500 for the read, or 900: all fit. With 901 they do not."""
+    one = save("w", synchronous=True, max_bytes_per_s=100)
+    assert not gives_up(one, read("r", max_bytes_per_s=500))
+    assert not gives_up(one, read("r", max_bytes_per_s=900))
+    assert gives_up(one, read("r", max_bytes_per_s=901))
+
+
 @pytest.mark.parametrize(
     ("one", "reads"),
     [
