@@ -9,11 +9,15 @@ import httpx
 from support.coordinator import Coordinator
 from support.waiting import wait_for
 
+OPTIONS = ("--fresh", "--capacity", "1GB/s")
+
 
 class Replicas:
     """The processes of one deployment."""
 
-    def __init__(self, directory: Path, store: str, *, count: int, options: tuple[str, ...]) -> None:
+    def __init__(
+        self, directory: Path, store: str, *, count: int, options: tuple[str, ...] = OPTIONS
+    ) -> None:
         self.members = []
         for number in range(count):
             where = directory / f"replica{number}"

@@ -34,7 +34,8 @@ def writing_job(client):
     """A job that holds the whole budget under a renewed lease."""
     job = HttpJob()
     job.enter(client)
-    assert job.send(client, job.slot()).json()["bytes_per_s"] == 800_000_000
+    large = job.slot(num_bytes=10**13)  # so that nobody is armed in view of its end
+    assert job.send(client, large).json()["bytes_per_s"] == 800_000_000
     assert job.send(client, job.renew(held=800_000_000)).json()["answer"] == "grant"
     return job
 
@@ -126,7 +127,7 @@ def test_hundreds_of_held_requests_hold_up_nobody(tmp_path):
             for job in (writer, *jobs):
                 await job.asend(client, job.register())
                 await job.asend(client, job.heartbeat())
-            await writer.asend(client, writer.slot())
+            await writer.asend(client, writer.slot(num_bytes=16 * 10**9))  # 20 s: all others are held
             await writer.asend(client, writer.renew(held=800_000_000))
             small = [job.slot(num_bytes=1000) for job in jobs]
             held = [
