@@ -46,8 +46,8 @@ def pays_to_give_up(
 ) -> bool:
     """Whether a synchronous save should be given up for blocked reads: cheaper than to wait and than to pause it.
 
-    Its bytes are lost, at the live price, and its job stays as old as it is. Not where all depends on unknown sizes, and
-    not where the budget is enough for all of them.
+    Its bytes are lost, at the live price, and its job stays as old as it is. Not where all depends on unknown sizes,
+    and not where the budget is enough for all of them.
     """
     if not save.synchronous or not reads or _lease(save).deadline_at_s is not None:
         return False
