@@ -1,0 +1,279 @@
+"""Who is granted and who waits, at the ledger's desk: bids, overtaking, unknown sizes, arming, reasons."""
+
+import pytest
+
+from rampmeter.core.messages import Grant, LeaseState, Wait, WaitReason
+from rampmeter_coordinator.model.pool import PoolConfig
+from support.desk import POOL, Desk, Talker
+
+T = 1000.0
+CALM = {"mtbf_s": 360_000.0}
+"""Its own period is 849 s: a job like this is overdue for a long time before it starves."""
+
+
+def on_line(job: Talker, now_s: float) -> None:
+    """The writer's renewal is held: it can be told at once."""
+    rate = job.desk.rates(now_s)[int(job.uid, 16)]
+    job.renew(now_s, held=rate)
+    if job.answer is not None:
+        job.renew(now_s, held=rate)
+    assert job.answer is None
+
+
+def reason_of(job: Talker, now_s: float) -> WaitReason | None:
+    """Why the job waits, as people see it."""
+    return next(view.wait_reason for view in job.desk.ledger.job_views(now_s) if view.job_uid == job.uid)
+
+
+def is_granted(job: Talker) -> bool:
+    return isinstance(job.answer, Grant)
+
+
+def test_the_highest_bid_is_served_first() -> None:
+    """The older work, whoever asked first."""
+    desk = Desk()
+    holder, young, old = desk.writer(1, T), desk.known(2, T, **CALM), desk.known(3, T, **CALM)
+    young.ask(T, age_s=900.0, ready_in_s=0.0)
+    old.ask(T + 1, age_s=950.0, ready_in_s=0.0)
+    holder.release(T + 2)
+    assert is_granted(old)
+    assert not is_granted(young)
+
+
+@pytest.mark.parametrize(("room_after_s", "served"), [(10, 2), (24, 3)])
+def test_bids_grow_while_jobs_wait(room_after_s: int, served: int) -> None:
+    """The large job bids nothing at first, less after 10 s and more after 24 s; the highest bid is the live price."""
+    desk = Desk()
+    holder = desk.writer(1, T)
+    small = desk.known(2, T, num_gpus=1, num_bytes=2000, mtbf_s=3600.0, interval_min_s=3000.0)
+    large = desk.known(3, T, num_gpus=64, num_bytes=10_000, mtbf_s=8000.0, interval_min_s=3000.0)
+    small.ask(T, age_s=120.0, ready_in_s=0.0)
+    large.ask(T, age_s=120.0, ready_in_s=0.0)
+    assert desk.ledger.pool_view(T).live_price_gpu_s_per_byte == pytest.approx((2.0 - 1.0) / 2000)
+    for later_s in range(1, room_after_s):
+        holder.renew(T + later_s, held=1000)
+    holder.release(T + room_after_s)
+    assert [job.uid for job in (small, large) if is_granted(job)] == [f"{served:032x}"]
+
+
+def test_an_old_attempts_age_is_no_claim_of_the_new_one() -> None:
+    """The new attempt has lost that work already; only what it has done itself counts."""
+    desk = Desk()
+    holder, before, other = desk.writer(1, T), desk.known(2, T, **CALM), desk.known(3, T, **CALM)
+    before.ask(T, age_s=1000.0, ready_in_s=0.0)
+    newer = before.next_attempt()
+    newer.register(T + 1)
+    newer.heartbeat(T + 1)
+    newer.heartbeat(T + 1)
+    newer.ask(T + 2, age_s=10.0, ready_in_s=0.0)
+    other.ask(T + 3, age_s=900.0, ready_in_s=0.0)
+    holder.release(T + 4)
+    assert is_granted(other)
+    assert not is_granted(newer)
+
+
+@pytest.mark.parametrize(("age_s", "passed"), [(900.0, True), (1600.0, True), (1750.0, False)])
+def test_others_pass_a_head_that_does_not_fit_until_it_starves(age_s: float, *, passed: bool) -> None:
+    """50 of 1000 are too little for it and enough for a smaller one; from 2 T on (1697 s) nobody goes before it."""
+    desk = Desk()
+    holder = desk.writer(1, T, max_bytes_per_s=950)
+    head, small = desk.known(2, T, **CALM), desk.known(3, T, num_bytes=10**9, **CALM)
+    head.ask(T, age_s=age_s, ready_in_s=0.0)
+    small.ask(T, age_s=850.0, ready_in_s=0.0, max_bytes_per_s=500)
+    assert is_granted(small) is passed
+    holder.release(T + 1)
+    assert is_granted(head)
+
+
+def test_nobody_passes_a_starving_head_however_high_its_bid() -> None:
+    """The other bids more for a byte; it starts when the head has started."""
+    desk = Desk()
+    holder = desk.writer(1, T, max_bytes_per_s=950)
+    head, dear = desk.known(2, T, num_bytes=10**9, **CALM), desk.known(3, T, num_gpus=4096, **CALM)
+    head.ask(T, age_s=1e6, ready_in_s=0.0)
+    dear.ask(T, age_s=1e5, ready_in_s=0.0, max_bytes_per_s=50)
+    assert not is_granted(dear)
+    holder.release(T + 1)
+    assert is_granted(head)
+
+
+# -- unknown sizes -------------------------------------------------------------------------------------------------
+
+
+def test_a_save_of_unknown_size_comes_last() -> None:
+    """Behind one that has hardly anything to lose."""
+    desk = Desk()
+    holder = desk.writer(1, T)
+    unknown, young = desk.known(2, T, num_bytes=None, **CALM), desk.known(3, T, **CALM)
+    unknown.ask(T, age_s=1500.0, ready_in_s=0.0)
+    young.ask(T + 1, age_s=1.0, ready_in_s=0.0)
+    assert reason_of(unknown, T + 1) is WaitReason.SIZE_UNKNOWN
+    holder.release(T + 2)
+    assert is_granted(young)
+    assert not is_granted(unknown)
+
+
+def test_a_save_of_unknown_size_gets_a_tenth_while_others_want_the_room() -> None:
+    """It is lowered as soon as another asks, stays there while that one writes, and has everything again after it."""
+    desk = Desk()
+    other = desk.known(2, T)
+    unknown = desk.writer(1, T, num_bytes=None)
+    on_line(unknown, T)
+    other.ask(T + 1, ready_in_s=0.0)
+    assert unknown.hear().bytes_per_s == 100
+    other.hear()
+    unknown.renew(T + 1.1, held=100)
+    other.renew(T + 1.2, held=0)
+    assert desk.rates(T + 1.2) == {1: 100, 2: 900}
+    other.hear()
+    for later_s in range(2, 8):
+        unknown.renew(T + later_s, held=100)
+        other.renew(T + later_s, held=900)
+        assert desk.rates(T + later_s) == {1: 100, 2: 900}
+        other.hear()
+    other.release(T + 8)
+    unknown.renew(T + 8.1, held=100)
+    assert desk.rates(T + 8.1) == {1: 1000}
+
+
+def test_a_save_of_unknown_size_has_an_idle_pool_for_itself() -> None:
+    """Nobody else wants it."""
+    desk = Desk()
+    desk.writer(1, T, num_bytes=None)
+    assert desk.rates(T) == {1: 1000}
+
+
+# -- arming --------------------------------------------------------------------------------------------------------
+
+
+def test_an_idle_pool_arms_one_of_many() -> None:
+    """The others keep on training: who is armed takes a snapshot, and it would only grow old."""
+    desk = Desk()
+    jobs = [desk.known(number, T) for number in range(1, 7)]
+    for job in jobs:
+        job.ask(T, ready_in_s=30.0, num_bytes=30_000)
+    assert [is_granted(job) for job in jobs] == [True] + [False] * 5
+
+
+def test_the_next_one_is_armed_as_its_room_appears() -> None:
+    """The writer ends in 20 s, the waiter needs 12: a timer of the pool's own arms it 13 s ahead, not before."""
+    desk = Desk()
+    waiter = desk.known(2, T)
+    holder = desk.writer(1, T, num_bytes=20_000)
+    on_line(holder, T)
+    waiter.ask(T, ready_in_s=12.0)
+    while (wake_s := desk.ledger.wake_at_s()) is not None and wake_s <= T + 10.0 and not is_granted(waiter):
+        if wake_s >= T + 5.0 and holder.answer is not None:
+            holder.hear()
+            holder.renew(wake_s, held=1000, done_bytes=int(1000 * (wake_s - T)), throttled_s=wake_s - T)
+        desk.tick(wake_s)
+        last_s = wake_s
+    assert is_granted(waiter)
+    assert last_s == pytest.approx(T + 7.0, abs=0.2)
+    assert desk.rates(last_s) == {1: 1000, 2: 0}
+
+
+def test_who_has_its_first_byte_in_hand_writes_during_the_lead_of_another() -> None:
+    """An armed lease holds no bandwidth."""
+    desk = Desk()
+    slow, quick = desk.known(1, T), desk.known(2, T)
+    slow.ask(T, ready_in_s=90.0)
+    quick.ask(T + 1, ready_in_s=0.0)
+    assert desk.rates(T + 1) == {1: 0, 2: 1000}
+
+
+def test_who_is_armed_and_late_blocks_nobody() -> None:
+    """Its first byte was forecast for 5 s; from then on others are armed beside it."""
+    desk = Desk()
+    late, other = desk.known(1, T), desk.known(2, T)
+    late.ask(T, ready_in_s=5.0, num_bytes=10**6)
+    other.ask(T + 1, ready_in_s=6.0)
+    assert is_granted(late)
+    assert not is_granted(other)
+    late.renew(T + 1)
+    for later_s in (3.0, 5.1, 6.2):
+        late.renew(T + later_s)
+    assert is_granted(other)
+
+
+# -- why somebody waits --------------------------------------------------------------------------------------------
+
+
+def test_a_full_pool_is_the_queue() -> None:
+    """And the word is said when the hold is over."""
+    desk = Desk()
+    desk.writer(1, T)
+    waiter = desk.known(2, T)
+    waiter.ask(T)
+    assert reason_of(waiter, T) is WaitReason.QUEUE
+    for later_s in range(1, 26):
+        desk.tick(T + later_s)
+        if desk.rates(T + later_s) == {}:
+            break
+    assert is_granted(waiter)
+
+
+def test_max_writers_is_the_reason_where_room_is_left() -> None:
+    """One writes at 10 of 1000; there may be one."""
+    desk = Desk(PoolConfig(name="pool", capacity_bytes_per_s=1000, utilisation=1.0, max_writers=1))
+    waiter = desk.known(2, T)
+    desk.writer(1, T, max_bytes_per_s=10)
+    waiter.ask(T, ready_in_s=0.0)
+    assert reason_of(waiter, T) is WaitReason.MAX_WRITERS
+
+
+def test_silent_jobs_are_the_reason_where_they_may_use_everything() -> None:
+    """All of a budget that was cut since belongs to a job that is silent."""
+    desk = Desk()
+    desk.known(1, T, num_bytes=80_000)
+    safe = desk.ledger.job_views(T)[0].plan.safe_bytes_per_s
+    desk.restart(config=PoolConfig(name="pool", capacity_bytes_per_s=safe, utilisation=1.0))
+    waiter = desk.known(2, T + 60)
+    assert waiter.ask(T + 60, ready_in_s=0.0) is None
+    assert reason_of(waiter, T + 60) is WaitReason.SILENT_JOBS
+
+
+def test_a_fenced_attempt_is_the_reason_while_its_lease_may_be_used() -> None:
+    """All of the budget until it must have stopped; then the waiter starts by itself."""
+    desk = Desk()
+    waiter = desk.known(2, T)
+    holder = desk.writer(1, T)
+    newer = holder.next_attempt()
+    newer.register(T + 1)
+    waiter.ask(T + 2, ready_in_s=0.0)
+    assert reason_of(waiter, T + 2) is WaitReason.OLD_LEASE
+    desk.tick(T + 10)
+    assert is_granted(waiter)
+
+
+def test_whoever_is_left_something_starts_with_it() -> None:
+    """Nothing is live, 40 of 1000 are not counted: a job that could use all of it starts with 40."""
+    desk = Desk()
+    waiter = desk.known(2, T)
+    holder = desk.writer(1, T, max_bytes_per_s=960)
+    newer = holder.next_attempt()
+    newer.register(T + 1)
+    newer.heartbeat(T + 1)
+    waiter.ask(T + 2, ready_in_s=0.0)
+    assert desk.rates(T + 2) == {2: 40}
+
+
+def test_grace_is_the_reason_after_lost_memory() -> None:
+    """Who is armed may get ready; its rate waits for the end of grace."""
+    desk = Desk(POOL, grace_until_s=T + 31)
+    first, second = desk.known(1, T), desk.known(2, T)
+    first.ask(T, ready_in_s=10.0, num_bytes=10**6)
+    second.ask(T, ready_in_s=10.0)
+    assert first.last.state is LeaseState.ARMED
+    assert reason_of(second, T) is WaitReason.GRACE
+
+
+def test_a_job_out_of_contact_is_asked_to_confirm() -> None:
+    """It is sent home at once, so that it can show that it hears us."""
+    desk = Desk()
+    desk.writer(1, T)
+    job = desk.job(2)
+    job.register(T, lost=True)
+    job.ask(T)
+    assert isinstance(job.last, Wait)
+    assert (job.last.reason, job.last.retry_after_s, job.last.confirm) == (WaitReason.CONFIRM, 0.0, True)
