@@ -20,6 +20,7 @@ _EXTRA_OF: Mapping[str, str] = {
     "fastapi": "coordinator",
     "starlette": "coordinator",
     "pydantic": "coordinator",
+    "msgspec": "coordinator",
     "uvicorn": "coordinator",
     "uvloop": "coordinator",
     "httptools": "coordinator",

@@ -75,12 +75,14 @@ async def open_replica(settings: Settings, url: str, clock: Clock) -> AsyncItera
 async def open_store(settings: Settings) -> Store:
     """The store that the settings name. Raises ConfigError or StoreUnavailable."""
     if settings.store == "memory":
-        return MemoryStore()
+        return MemoryStore(log_rows=settings.log_rows)
     if settings.store == "sqlite":
-        return await SqliteStore.open(settings.data_dir, synchronous=settings.synchronous)
+        return await SqliteStore.open(
+            settings.data_dir, synchronous=settings.synchronous, log_rows=settings.log_rows
+        )
     from rampmeter_coordinator.store.redis import RedisStore  # noqa: PLC0415  # an extra: only who uses it needs it
 
-    return await RedisStore.open(settings.store)
+    return await RedisStore.open(settings.store, log_rows=settings.log_rows)
 
 
 def _surround(app: FastAPI, clock: Clock, registry: CollectorRegistry) -> None:

@@ -4,19 +4,33 @@ A request that cannot be read is Refused (422), naming the field and never echoi
 of `model.encoding`; a reply's body is encoded once and handed in here as it goes over the wire.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
+import msgspec
 from pydantic import TypeAdapter, ValidationError
 
-from rampmeter.core.messages import RefusalReason
+from rampmeter.core.messages import (
+    Finish,
+    Heartbeat,
+    Ready,
+    RefusalReason,
+    Register,
+    Release,
+    Renew,
+    SlotRequest,
+)
 from rampmeter_coordinator.errors import Refused
-from rampmeter_coordinator.model.commands import Command, Refusal, Reply
+from rampmeter_coordinator.model.commands import Command, Disconnected, Refusal, Reply, Tick
 from rampmeter_coordinator.model.encoding import encode
 
 T = TypeVar("T")
 
 
+_COMMANDS: Mapping[str, type] = {
+    cls.__name__: cls
+    for cls in (Register, Heartbeat, SlotRequest, Ready, Renew, Release, Finish, Tick, Disconnected)
+}
 _adapters: dict[Any, TypeAdapter[Any]] = {}
 
 
@@ -40,6 +54,15 @@ def decode(cls: type[T], body: bytes) -> T:
 def encode_command(command: Command) -> bytes:
     """A command for the log: its class name and its fields."""
     return b'{"%s":%s}' % (type(command).__name__.encode(), encode(command))
+
+
+def decode_command(raw: bytes) -> Command:
+    """What `encode_command` wrote. Raises ValueError for what no release wrote."""
+    ((name, fields),) = msgspec.json.decode(raw, type=dict[str, msgspec.Raw]).items()
+    if name not in _COMMANDS:
+        raise ValueError(f"{name} is no command of this release")
+    command: Command = adapter(_COMMANDS[name]).validate_json(bytes(fields))
+    return command
 
 
 def encode_replies(replies: Iterable[tuple[Reply, bytes]]) -> bytes:

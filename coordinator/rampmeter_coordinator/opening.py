@@ -6,10 +6,13 @@ that was still running starts anew.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from importlib.metadata import version
 from uuid import uuid4
+
+import msgspec
 
 from rampmeter.core.clock import Clock, wall_time
 from rampmeter.core.units import format_rate
@@ -25,6 +28,41 @@ Reopen = Callable[["OpenPool"], Awaitable["OpenPool"]]
 """Loads a pool again whose store has lost commits."""
 
 _SAME_CLOCK = ClockOffset(earlier_s=0.0, later_s=0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """All that a ledger begins with, beside its epoch, records and meta: kept with the log, so that it can be replayed.
+
+    `release` is the one that decided; another one may decide otherwise.
+    """
+
+    config: PoolConfig
+    seed: int
+    grace_until_s: float
+    release: str
+
+    def ledger(self, epoch: int, records: Mapping[str, bytes], meta: bytes) -> Ledger:
+        """The ledger that begins so. Without meta it is one without memory."""
+        if not meta:
+            return Ledger.new(self.config, epoch=epoch, seed=self.seed, grace_until_s=self.grace_until_s)
+        return Ledger.load(
+            self.config,
+            epoch=epoch,
+            seed=self.seed,
+            records=records,
+            meta=meta,
+            grace_until_s=self.grace_until_s,
+        )
+
+    def to_bytes(self) -> bytes:
+        """As JSON."""
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> "Beginning":
+        """What `to_bytes` wrote. Unknown keys are dropped, missing ones have their defaults."""
+        return msgspec.json.decode(raw, type=cls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +129,10 @@ async def open_pool(
     epochs = [stored.head.epoch] if stored else []
     epochs += [known.position.epoch] if known else []
     epoch = max(_wall_ms(), *(epoch + 1 for epoch in epochs)) if epochs else _wall_ms()
-    ledger = _ledger(config, stored, epoch, grace_until_s)
+    beginning = Beginning(
+        config=config, seed=epoch, grace_until_s=grace_until_s, release=version("rampmeter")
+    )
+    ledger = beginning.ledger(epoch, stored.records if stored else {}, stored.meta if stored else b"")
     head = Head(
         number=stored.head.number if stored else 0,
         epoch=epoch,
@@ -107,7 +148,7 @@ async def open_pool(
         moved and stored is not None
     ):  # the store must not keep times of one clock under the boot id of another
         changes = replace(changes, records={**stored.records, **changes.records})
-    claim = opened.batch(changes, (), now_s)
+    claim = replace(opened.batch(changes, (), now_s), opening=beginning.to_bytes())
     await store.commit(claim)
     left_s = max(0.0, grace_until_s - now_s)
     log.info("pool %s: %s, epoch %d, %s", config.name, _capacity_text(config), epoch, _grace_text(left_s))
@@ -122,19 +163,6 @@ def _grace_text(left_s: float) -> str:
     if left_s == 0.0:
         return "serves at once"
     return f"grace for {left_s:.0f} s: until then only jobs that hold a lease are served"
-
-
-def _ledger(config: PoolConfig, stored: StoredPool | None, epoch: int, grace_until_s: float) -> Ledger:
-    if stored is None:
-        return Ledger.new(config, epoch=epoch, seed=epoch, grace_until_s=grace_until_s)
-    return Ledger.load(
-        config,
-        epoch=epoch,
-        seed=epoch,
-        records=stored.records,
-        meta=stored.meta,
-        grace_until_s=grace_until_s,
-    )
 
 
 def _offset(stored: StoredPool | None, boot_id: str, offset_of: OffsetOf) -> ClockOffset | None:

@@ -21,6 +21,7 @@ from rampmeter_coordinator.store.protocol import Batch, LogRow, Store
 from rampmeter_coordinator.waiters import Key, Waiters, Waiting, key_of
 
 MAX_INBOX = 4096
+_MAX_QUIET_ROWS = 100
 _RETRY_S = 0.5
 _NAP_S = 5.0
 """The longest sleep: the loop's timers stand still while the machine is suspended, the ledger's clock does not."""
@@ -59,6 +60,8 @@ class PoolRunner:
         self._probes: list[asyncio.Future[None]] = []
         self._pending: Batch | None = None
         """What was decided and is not known to be kept."""
+        self._quiet_rows: list[LogRow] = []
+        """Ticks that changed no record: not worth a commit, but the next one logs them, for a replay needs them."""
         self._store_ok = True
         self._draining = False
         self._deposed = False
@@ -158,8 +161,11 @@ class PoolRunner:
         changes = self.opened.ledger.take_changes()
         unchanged = not changes.records and changes.meta == self.opened.meta
         only_ticks = all(isinstance(command, Tick) for command in commands)
-        if unchanged and only_ticks and not replies and not self._probes:
+        rows = self._quiet_rows + rows
+        if unchanged and only_ticks and not replies and not self._probes and len(rows) < _MAX_QUIET_ROWS:
+            self._quiet_rows = rows
             return None, []
+        self._quiet_rows = []
         return self.opened.batch(changes, tuple(rows), now_s), replies
 
     def _apply(self, command: Command, now_s: float) -> tuple[Reply, ...]:
@@ -224,6 +230,7 @@ class PoolRunner:
             self._store_ok = False
         else:
             self._pending, self._store_ok = None, True
+            self._quiet_rows = []
 
     def _refuse_everybody(self) -> None:
         self._inbox.clear()

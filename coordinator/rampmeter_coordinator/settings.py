@@ -17,6 +17,7 @@ from rampmeter.core.fields import NAME, BadValue
 from rampmeter_coordinator import reading
 from rampmeter_coordinator.model.pool import PoolConfig
 from rampmeter_coordinator.reading import Given
+from rampmeter_coordinator.store.protocol import LOG_ROWS
 
 DEFAULT_POOL = "default"
 EMBEDDED_STORES = ("sqlite", "memory")
@@ -34,6 +35,7 @@ _SERVER: Mapping[str, Reader] = {
     "data_dir": reading.path,
     "store": reading.text,
     "synchronous": reading.one_of("normal", "full"),
+    "log_rows": reading.whole(100, 10**8),
     "advertise_url": reading.http_url,
     "fresh": reading.flag,
 }
@@ -77,6 +79,7 @@ class Settings:
     data_dir: Path
     store: str = field(default="sqlite", repr=False)  # a Redis URL may hold a password
     synchronous: str = "normal"
+    log_rows: int = LOG_ROWS
     advertise_url: str | None = None
     fresh: bool = False
 
