@@ -48,8 +48,8 @@ class Capacity:
     """The learned cap of one pool, in bytes/s. Owned by the pool's state; changed through its methods only."""
 
     __slots__ = (
-        "_flows",
         "_before_bytes_per_s",
+        "_flows",
         "_habits",
         "_num_probes",
         "_silent_bytes_per_s",
@@ -71,9 +71,15 @@ class Capacity:
 
     # -- what writers say --------------------------------------------------------------------------------------
 
-    def reported(self, uid: str, report: Report, now_s: float) -> None:
-        """Take in what a writer did between two of its renewals, or up to its release; may lower the cap at once."""
-        self._flows.add(uid, report, now_s)
+    def reported(self, uid: str, report: Report, now_s: float, silent_bytes_per_s: int | None = None) -> None:
+        """Take in what a writer did between two of its renewals, or up to its release; may lower the cap at once.
+
+        silent   as in `passed`; None = as it was told last
+        """
+        if silent_bytes_per_s is not None:
+            self._silent_bytes_per_s = silent_bytes_per_s
+        if not self._flows.add(uid, report, now_s):
+            return
         if self._flows.show_slow_storage(uid, now_s):
             self._flows.found_slow(uid, now_s)
             self._before_bytes_per_s = self.cap_bytes_per_s
@@ -131,6 +137,8 @@ class Capacity:
                 wanted = min(wanted, ABOVE_UNTESTED * sum(achieved) + room)
         raised = max(self.cap_bytes_per_s, math.ceil(wanted))
         self.cap_bytes_per_s = min(self.ceiling_bytes_per_s, raised)
+        if self.cap_bytes_per_s == self.ceiling_bytes_per_s:
+            self._tick_s = None
 
     def _next_step(self) -> float:
         doublings = int(self._num_probes * TICK_S / HOLD_S)

@@ -33,7 +33,7 @@ SLOW_SHARE = 0.88
 TIGHT_SHARE = 0.97
 
 NUM_STRANGERS = 3
-"""Writers of whom nothing is known yet say something about storage only if they are as many, and nobody else says it."""
+"""So many writers of whom nothing is known say something about storage, if nobody else does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,27 +110,27 @@ class Flows:
 
     # -- facts -------------------------------------------------------------------------------------------------
 
-    def add(self, uid: str, report: Report, now_s: float) -> None:
-        """Take a report in. It is a sample if it had a grant, bytes, and a second of time."""
+    def add(self, uid: str, report: Report, now_s: float) -> bool:
+        """Take a report in. Is there a new sample? It takes a grant, bytes, and a second of time."""
         flow = self._flows.get(uid)
         if flow is None or flow.departed:
             flow = self._flows[uid] = Flow(at_s=now_s)
         begun_s, flow.at_s, flow.granted_bytes_per_s = flow.at_s, now_s, report.bytes_per_s
         if report.bytes_per_s == 0:
             flow.sample = flow.short = None
-            return
+            return False
         if report.total_s >= NEGLIGIBLE_S:
             if flow.short is not None:
                 report, begun_s = report.plus(flow.short), flow.short_begun_s
             flow.short, flow.short_begun_s = report, begun_s
             if report.total_s >= SHORTEST_SAMPLE_S:
                 flow.short = None
-                self._judge(uid, flow, report, begun_s)
-                return
+                return self._judge(uid, flow, report, begun_s)
         if now_s - begun_s > 2.0 * SHORTEST_SAMPLE_S:
             flow.sample, flow.short, flow.stood_still = None, None, True
+        return False
 
-    def _judge(self, uid: str, flow: Flow, report: Report, begun_s: float) -> None:
+    def _judge(self, uid: str, flow: Flow, report: Report, begun_s: float) -> bool:
         """0 bytes are no sample, and neither is the report after them: it is half a stall."""
         if report.num_bytes == 0 or flow.stood_still:
             flow.sample = None
@@ -146,6 +146,7 @@ class Flows:
             )
             self._learn(uid, flow.sample, before)
         flow.stood_still = report.num_bytes == 0
+        return flow.sample is not None
 
     def _learn(self, uid: str, sample: Sample, before: Sample | None) -> None:
         """The writer's habit. A known one that is blocked and gets less is limited only if it is so again.
@@ -211,7 +212,7 @@ class Flows:
         flow = self._flows[uid]
         if uid not in self._witnesses or now_s > self._found_slow_s + ROUND_S or flow.sample is None:
             return False
-        if flow.short is not None or flow.sample.middle_s >= self._found_slow_s:
+        if flow.sample.middle_s >= self._found_slow_s:
             return False
         if flow.sample.report.bytes_per_s < self._witnesses[uid][0]:
             return False

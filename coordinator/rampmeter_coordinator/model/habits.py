@@ -1,8 +1,8 @@
 """What each writer usually gets, and the most it has shown to be able to use: the rest of its grant is for others.
 
-A writer that is never asleep in its bucket and does not fill its grant is limited by its CPU, its network or its part of
-storage. It is given a little more than it achieved, and twice as much whenever it fills that. What a job did in one save
-it can do in its next, so habits outlive leases. Decides no rate.
+A writer that is never asleep in its bucket and does not fill its grant is limited by its CPU, its network or its part
+of storage. It is given a little more than it achieved, and twice as much whenever it fills that. What a job did in one
+save it can do in its next, so habits outlive leases. Decides no rate.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ HEADROOM = 1.06
 """A maximum is this much above what was achieved: room for noise, and for showing that more can be done."""
 
 AT_MAXIMUM = 0.98
-BEYOND_USUAL = 1.25
+BEYOND_USUAL = 1.17
 """More than this many times what it usually gets is not expected of a writer, whatever it is granted."""
 
 RISE = 2.0
