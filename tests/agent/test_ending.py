@@ -48,8 +48,8 @@ def test_each_urgent_request_says_what_is_left_of_the_notice():
     """Counted from the signal, not from the request: 30 s, of which 4 and then 25 are gone."""
     scene = noticed()
     scene.clock.advance(4.0)
+    scene.desk.notice()  # signals come twice: SIGUSR1, then SIGTERM
     first = scene.say(lambda seq: wait(seq, retry_after_s=21.0))
-    scene.desk.notice()
     scene.clock.advance(21.0)
     second = scene.say(wait)
     assert (first.deadline_s, second.deadline_s) == (26.0, 5.0)
@@ -107,6 +107,7 @@ def test_a_flush_that_will_not_fit_stops_at_its_next_chunk():
     assert scene.desk.advance() is Action.ASK
     assert not scene.desk.ends_unsaved
     scene.say(wont_fit)
+    assert throttle.abort_reason == GiveUp.WILL_NOT_FIT
     with pytest.raises(LeaseLost, match="will_not_fit"):
         throttle.take(1)
     scene.end(replace(REPORT, committed=False, reason="will_not_fit"))
@@ -139,6 +140,7 @@ def test_a_save_that_makes_room_stops_at_its_next_chunk_and_is_asked_for_anew(ca
     with caplog.at_level(logging.INFO, "rampmeter"):
         scene.say(make_room)
     assert [e.bytes_per_s for e in scene.events if isinstance(e, RateChanged)][-1] == 0
+    assert throttle.abort_reason == GiveUp.MAKE_ROOM
     with pytest.raises(LeaseLost, match="make_room"):
         throttle.take(1)
     scene.end(replace(REPORT, committed=False, reason="make_room"))

@@ -150,9 +150,7 @@ class Pacer:
     def _consider_giving_up(self, now_s: float) -> None:
         """The coordinator answered the notice and is obeyed: whoever got no place by the last moment writes nothing."""
         notice = self.notice
-        if notice is None or self._local or self._silent or not self._notice_heard:
-            return
-        if now_s >= notice.give_up_at_s:
+        if notice is not None and self._notice_heard and now_s >= notice.give_up_at_s:
             self._give_up_notice(notice, GiveUp.TOO_LATE, None, now_s)
 
     def _give_up_notice(self, notice: Notice, reason: GiveUp, fits_bytes: int | None, now_s: float) -> None:
@@ -170,7 +168,6 @@ class Pacer:
         self.given_up, self._giving_up = given_up, True
         if not self._snapshot_taken:
             self.num_skipped += 1
-            self.save_fence = None
             self.ended(now_s, committed=False)
             self.released(now_s)
 
