@@ -7,6 +7,8 @@ makes room, a tick at the end of the hold). The engine maps (job_uid, attempt, s
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from rampmeter.core.messages import AnyAnswer, RefusalReason, Request
 
 
@@ -38,8 +40,7 @@ class Refusal:
     stored_attempt: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Reply(Struct, frozen=True, kw_only=True, gc=False):
     """The answer to one request, told apart by who sent it and its number."""
 
     job_uid: str

@@ -15,18 +15,27 @@ ANSWER_ON_ITS_WAY_S = 60.0
 """An answer that we sent may reach the agent this much later at most: longer than any client time-out."""
 
 
-def confirm(job: Job, ack: int) -> None:
-    """The agent says that the answer to `ack` is the last one that it applied: later ones are void, older replaced."""
+def confirm(job: Job, ack: int) -> bool:
+    """The agent says that the answer to `ack` is the last one that it applied: later ones are void, older replaced.
+
+    Returns whether what the job's leases count may have changed.
+    """
+    moved = False
     if job.old_shares:
+        moved = True
         job.old_shares = [
             share for share in job.old_shares if share.void_after_seq is None or ack <= share.void_after_seq
         ]
-    if job.lease is not None:
-        job.lease.offers = [offer for offer in job.lease.offers if offer.seq <= ack][-1:]
+    lease = job.lease
+    if lease is not None and (len(lease.offers) != 1 or lease.offers[0].seq > ack):
+        before = lease.offers
+        lease.offers = [offer for offer in before if offer.seq <= ack][-1:]
+        moved |= len({offer.bytes_per_s for offer in before}) > 1 or not lease.offers
     if len(job.safe_offers) != 1 or job.safe_offers[0].seq > ack:
         job.safe_offers = [offer for offer in job.safe_offers if offer.seq <= ack][-1:]
     if ack == job.answered_seq and ack > 0:
         job.contact_s = job.answered_received_s
+    return moved
 
 
 def leased(job: Job, now_s: float) -> int:

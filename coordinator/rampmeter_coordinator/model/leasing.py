@@ -115,13 +115,10 @@ class Leasing:
 
     def confirmed(self, job: Job, ack: int, now_s: float) -> None:
         """The agent has applied the answer to `ack` last; a lease that it therefore does not hold is over."""
-        if job.old_shares:
+        if counting.confirm(job, ack):
             self._state.unsettled = True
-        counting.confirm(job, ack)
-        if job.lease is not None:
-            self._state.unsettled = True
-            if now_s >= counting.lease_until(job):
-                self.end(job, LeaseState.EXPIRED, GoneReason.EXPIRED, now_s)
+        if job.lease is not None and now_s >= counting.lease_until(job):
+            self.end(job, LeaseState.EXPIRED, GoneReason.EXPIRED, now_s)
 
     def withdraw(self, job: Job) -> None:
         """The client of the held request has gone."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rampmeter.core.messages import (
+    Fence,
     Finish,
     GoneReason,
     Heartbeat,
@@ -99,33 +100,34 @@ class Ledger:
     # -- order of things ---------------------------------------------------------------------------------------
 
     def _time_passes(self, now_s: float) -> None:
-        due = self._state.take_due(now_s) if self._refreshed else self._state.wake_up(now_s)
+        state = self._state
+        due = state.take_due(now_s) if self._refreshed else state.wake_up(now_s)
         self._refreshed = True
-        if self._state.in_grace and now_s >= self._state.grace_until_s:
-            self._state.grace_until_s = 0.0
-            self._state.unsettled = True
-        self._state.learn(now_s)
+        if state.in_grace and now_s >= state.grace_until_s:
+            state.grace_until_s = 0.0
+            state.unsettled = True
+        state.learn(now_s)
         for job in due:
             self._leasing.time_passed(job, now_s)
 
     def _request(self, request: Request, now_s: float) -> Refusal | None:
-        if request.ack >= request.seq:
+        seq = request.seq
+        if request.ack >= seq:
             return _bad("ack", "must be below seq: it is the number of an earlier request")
         job = self._state.jobs.get(request.job_uid)
-        if isinstance(request, Register):
-            refusal = self._registry.refusal_of(request, now_s)
-        else:
-            refusal = self._who_refused(job, request)
+        is_new = type(request) is Register
+        refusal = self._registry.refusal_of(request, now_s) if is_new else self._who_refused(job, request)  # type: ignore[arg-type]  # a Register, as just asked
         if refusal is not None:
             return refusal
-        if job is not None and job.attempt == request.attempt and request.seq <= job.seq:
+        if job is not None and seq <= job.seq and job.attempt == request.attempt:
             return self._known_seq(job, request, now_s)
-        if isinstance(request, Register):
-            job = self._registry.register(request, now_s)
+        if is_new:
+            job = self._registry.register(request, now_s)  # type: ignore[arg-type]  # likewise
         assert job is not None
-        self._supersede(job)
+        if job.held is not None:
+            self._supersede(job)
         self._leasing.confirmed(job, request.ack, now_s)
-        job.seq = request.seq
+        job.seq = seq
         self._handlers[type(request)](job, request, now_s)
         return None
 
@@ -150,28 +152,26 @@ class Ledger:
                 status=404,
                 detail="this attempt of the job is not registered here: register it first",
             )
-        fence = getattr(request, "fence", None)
-        if fence is not None:
-            holder = self._leasing.holder_of(fence)
-            if holder is not None and holder is not job:
-                return Refusal(
-                    reason=RefusalReason.FOREIGN_LEASE,
-                    status=409,
-                    detail="the lease with this fence belongs to another job",
-                    field="fence",
-                )
-        return None
+        if not isinstance(request, Ready | Renew | Release) or _holds(job, request.fence):
+            return None
+        if self._leasing.holder_of(request.fence) is None:
+            return None
+        return Refusal(
+            reason=RefusalReason.FOREIGN_LEASE,
+            status=409,
+            detail="the lease with this fence belongs to another job",
+            field="fence",
+        )
 
     def _supersede(self, job: Job) -> None:
-        if job.held is not None:
-            self._state.refuse_held(
-                job,
-                Refusal(
-                    reason=RefusalReason.SUPERSEDED,
-                    status=409,
-                    detail="a newer request of this job came while this one was held",
-                ),
-            )
+        self._state.refuse_held(
+            job,
+            Refusal(
+                reason=RefusalReason.SUPERSEDED,
+                status=409,
+                detail="a newer request of this job came while this one was held",
+            ),
+        )
 
     def _disconnected(self, command: Disconnected) -> None:
         job = self._state.jobs.get(command.job_uid)
@@ -240,6 +240,10 @@ def _strange(job: Job, request: Request) -> bool:
     """It speaks after its goodbye, or has applied an answer that this memory never gave: it must register first."""
     said_goodbye = job.finished and request.seq != job.answered_seq
     return said_goodbye or request.ack > job.answered_seq
+
+
+def _holds(job: Job, fence: Fence) -> bool:
+    return job.lease is not None and job.lease.fence == fence
 
 
 def _bad(field: str, detail: str) -> Refusal:

@@ -30,6 +30,8 @@ class Market:
         self._budget_bytes_per_s = 0
         self._demands = {uid: planning.demand_of(job) for uid, job in jobs.items() if not job.finished}
         self._solved_s = float("-inf")
+        self.look_again_s = 0.0
+        """Before this there is nothing to solve."""
         self._moved = True
 
     def figures_changed(self, job: Job) -> None:
@@ -38,17 +40,22 @@ class Market:
         demand = planning.demand_of(job)
         known = self._demands.get(job.uid)
         if known is None or _noticeable(known, demand):
-            self._demands[job.uid], self._moved = demand, True
+            self._demands[job.uid] = demand
+            self._move()
 
     def left(self, uid: str) -> None:
         """The job has finished or was forgotten."""
-        self._moved |= self._demands.pop(uid, None) is not None
+        if self._demands.pop(uid, None) is not None:
+            self._move()
+
+    def _move(self) -> None:
+        self._moved = True
+        self.look_again_s = min(self.look_again_s, self._solved_s + SOLVE_AFTER_S)
 
     def solve(self, budget_bytes_per_s: int, now_s: float) -> None:
         """Bring the price up to date where that is due. The budget follows what storage was seen to sustain."""
         age_s = now_s - self._solved_s
-        if age_s < SOLVE_AFTER_S:
-            return
+        self.look_again_s = now_s + SOLVE_AFTER_S
         moved_by = abs(budget_bytes_per_s - self._budget_bytes_per_s)
         self._moved |= moved_by > NOTICEABLE * self._budget_bytes_per_s
         if not (self._moved or age_s > SOLVE_ANYHOW_S):

@@ -119,10 +119,11 @@ class Registry:
 
     def plan_for(self, job: Job, now_s: float) -> Plan | None:
         """The plan to send with the next answer; None while the job has confirmed the newest."""
-        self._market.solve(self._state.budget(Kind.WRITE), now_s)
-        room = self._state.safe_room_for(job)
-        if job.planned_price != self._market.price or room < job.plan.safe_bytes_per_s:
-            self._replan(job, room, now_s)
+        state, market = self._state, self._market
+        if now_s >= market.look_again_s:
+            market.solve(state.budget(Kind.WRITE), now_s)
+        if job.planned_price != market.price or state.issued_too_much:
+            self._replan(job, state.safe_room_for(job, only_as_before=state.in_grace), now_s)
         offers = job.safe_offers
         confirmed = len(offers) == 1 and offers[0].number == job.plan.number
         return None if confirmed else job.plan

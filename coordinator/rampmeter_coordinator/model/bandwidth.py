@@ -1,0 +1,188 @@
+"""How much of a pool is in use at most: the sums over all jobs that a decision needs, kept up in constant time.
+
+No decision walks over all jobs: what silent jobs may use and what was issued as safe rates are running sums; only those
+who hold a lease, a few, are looked at one by one. Decides nothing: `rates`, `queueing` and `registry` do.
+"""
+
+from collections.abc import Mapping
+
+from rampmeter.core.messages import Kind
+from rampmeter_coordinator.model import counting
+from rampmeter_coordinator.model.capacity import Capacity
+from rampmeter_coordinator.model.pool import SILENT_SHARE, PoolConfig
+from rampmeter_coordinator.model.records import Job
+
+
+class Bandwidth:
+    """The jobs of one pool, who holds a lease, who waits, and what they may use in sum. Rates in bytes/s."""
+
+    def __init__(self, config: PoolConfig) -> None:
+        self.config = config
+        self.jobs: dict[str, Job] = {}
+        self.live: dict[str, Job] = {}
+        self.waiting: dict[str, Job] = {}
+        self.with_old_shares: dict[str, Job] = {}
+        self.unsettled = True
+        """Something has changed that may mean a grant, a raise or a lowering for somebody."""
+        self.capacity = Capacity(config.budget_bytes_per_s)
+        self._ceilings_before: Mapping[str, int] = {}
+        self._silent: dict[str, int] = {}
+        self._silent_sum = 0
+        self._issued: dict[str, int] = {}
+        self._issued_sum = 0
+
+    # -- budgets -----------------------------------------------------------------------------------------------
+
+    def enforces(self, job: Job) -> bool:
+        """Whether the job has to wait for its slot; the others are granted at once and are in no sum."""
+        share = self.config.enforced_share
+        return share >= 1.0 or int(job.uid[:8], 16) < share * 2.0**32
+
+    def budget(self, lane: Kind) -> int:
+        """The most that may be granted in sum from this lane now: for writes the learned cap."""
+        if lane is Kind.WRITE:
+            return self.capacity.cap_bytes_per_s
+        return self.config.read_budget_bytes_per_s
+
+    def sustained(self, lane: Kind) -> int:
+        """What the storage sustains for this lane, as far as is known: B = cap / u."""
+        return int(self.budget(lane) / self.config.utilisation)
+
+    def highest_ceiling(self, lane: Kind) -> int:
+        """The largest budget that leases of this lane may have been given under: ours, or that of the life before."""
+        ours = self.config.budget_bytes_per_s if lane is Kind.WRITE else self.config.read_budget_bytes_per_s
+        return max(ours, self._ceilings_before.get(lane, 0))
+
+    def learn(self, now_s: float) -> None:
+        """Time goes on for the learned cap; a pool that is not at its ceiling probes for more."""
+        cap = self.capacity.cap_bytes_per_s
+        if cap == self.capacity.ceiling_bytes_per_s:
+            return
+        wake_s = self.capacity.wake_at_s()
+        if wake_s is not None and now_s < wake_s:
+            return
+        counted = self.counted(Kind.WRITE, now_s)
+        leased = sum(counting.leased(job, now_s) for job in self.holders(Kind.WRITE))
+        self.capacity.passed(now_s, counted, max(0, counted - leased))
+        self.unsettled |= cap != self.capacity.cap_bytes_per_s
+
+    # -- in use ------------------------------------------------------------------------------------------------
+
+    def holders(self, lane: Kind) -> list[Job]:
+        """Jobs that hold a lease of this lane, in the order in which they were granted."""
+        config = self.config
+        if config.shared_reads and config.enforced_share >= 1.0:
+            return list(self.live.values()) if lane is Kind.WRITE else []
+        return [
+            job
+            for job in self.live.values()
+            if job.lease is not None and config.lane(job.lease.kind) is lane and self.enforces(job)
+        ]
+
+    def counted(self, lane: Kind, now_s: float) -> int:
+        """The most that all jobs together may be using of this lane now."""
+        used = self.old_counted(lane, now_s)
+        if lane is not Kind.WRITE:
+            return used + sum(counting.leased(job, now_s) for job in self.holders(lane))
+        over_silent = (
+            max(0, counting.leased(job, now_s) - self._silent.get(job.uid, 0)) for job in self.holders(lane)
+        )
+        return used + self._silent_sum + sum(over_silent)
+
+    def counted_without(self, job: Job, lane: Kind, now_s: float) -> int:
+        """The same without what this job's own newest attempt may use."""
+        silent = self._silent.get(job.uid, 0) if lane is Kind.WRITE else 0
+        return self.counted(lane, now_s) - max(counting.leased(job, now_s), silent)
+
+    @property
+    def silent_sum(self) -> int:
+        """What silent jobs may use."""
+        return self._silent_sum
+
+    def silent_elsewhere(self, lane: Kind) -> int:
+        """What silent jobs without a lease of this lane may use of it: safe rates are for writing."""
+        if lane is not Kind.WRITE or not self._silent_sum:
+            return 0
+        return self._silent_sum - sum(self._silent.get(job.uid, 0) for job in self.holders(lane))
+
+    def old_counted(self, lane: Kind, now_s: float) -> int:
+        """What fenced attempts and revoked leases may still use of this lane."""
+        if not self.with_old_shares:
+            return 0
+        return sum(
+            share.bytes_per_s
+            for job in self.with_old_shares.values()
+            for share in job.old_shares
+            if now_s < share.until_s and self.config.lane(share.kind) is lane
+        )
+
+    # -- safe rates --------------------------------------------------------------------------------------------
+
+    @property
+    def issued_too_much(self) -> bool:
+        """More safe rates are out than silent jobs may use: the budget has fallen since."""
+        return self._issued_sum > self._safe_sum
+
+    def safe_room_for(self, job: Job, *, only_as_before: bool) -> int:
+        """The largest safe rate that the job may be issued now without the sum passing what silent jobs may use.
+
+        only_as_before: nobody is raised, for jobs that have not come back yet hold shares that we do not know of.
+        """
+        own = self._issued.get(job.uid, 0)
+        room = max(0, self._safe_sum - (self._issued_sum - own))
+        return min(room, own) if only_as_before else room
+
+    @property
+    def _safe_sum(self) -> int:
+        return int(SILENT_SHARE * self.capacity.cap_bytes_per_s)
+
+    # -- keeping up --------------------------------------------------------------------------------------------
+
+    def recount(self, job: Job, now_s: float) -> tuple[float, float]:
+        """Bring the sums up to date for this job. Returns [from, until) in which it counts as silent."""
+        if job.old_shares:
+            self._recount_old_shares(job, now_s)
+        from_s, until_s = counting.silence(job, self.config)
+        issued = counting.issued_safe(job) if now_s < until_s else 0
+        silent = issued if from_s <= now_s else 0
+        if silent != self._silent.get(job.uid, 0):
+            self._silent_sum += _set(self._silent, job.uid, silent)
+            self.unsettled = True
+        if issued != self._issued.get(job.uid, 0):
+            self._issued_sum += _set(self._issued, job.uid, issued)
+        return from_s, until_s
+
+    def is_steady(self, job: Job) -> bool:
+        """Whether a sign of life moves no sum: the job is in contact, and holds what was issued and nothing else."""
+        uid, offers = job.uid, job.safe_offers
+        return (
+            job.lease is None
+            and len(offers) == 1
+            and uid not in self._silent
+            and offers[0].bytes_per_s == self._issued.get(uid, 0)
+            and not job.old_shares
+        )
+
+    def _recount_old_shares(self, job: Job, now_s: float) -> None:
+        counting.forget_past(job, now_s)
+        self.unsettled = True
+        if job.old_shares:
+            self.with_old_shares[job.uid] = job
+        else:
+            self.with_old_shares.pop(job.uid, None)
+
+    def drop(self, job: Job) -> None:
+        """A job is forgotten; only for jobs that may not use anything."""
+        del self.jobs[job.uid]
+        self._silent_sum -= self._silent.pop(job.uid, 0)
+        self._issued_sum -= self._issued.pop(job.uid, 0)
+
+
+def _set(values: dict[str, int], uid: str, value: int) -> int:
+    """Set and return by how much the sum grows."""
+    before = values.get(uid, 0)
+    if value:
+        values[uid] = value
+    else:
+        values.pop(uid, None)
+    return value - before
