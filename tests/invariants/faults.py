@@ -141,7 +141,8 @@ class Weather:
             self._world.fail_over(
                 down_s,
                 clock_offset_s=self._rng.uniform(-900.0, 10_000.0),
-                num_lost=self._rng.randint(0, 20),
+                known_within_s=self._rng.choice([None, 0.01, 0.5]),
+                num_lost=self._rng.choice([0, self._rng.randint(0, 20)]),
                 deposed_for_s=self._rng.choice([0.0, 20.0]),
             )
         else:

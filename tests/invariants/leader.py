@@ -3,9 +3,9 @@
 A reply goes out only after its commit was kept; a commit under an older epoch is refused, and whoever is refused stops.
 """
 
+import copy
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rampmeter.core.messages import Request
@@ -13,6 +13,7 @@ from rampmeter_coordinator.model.commands import Changes, Command, Tick
 from rampmeter_coordinator.model.ledger import Ledger
 from rampmeter_coordinator.model.pool import PoolConfig
 from rampmeter_coordinator.model.records import Job
+from rampmeter_coordinator.model.shifting import ClockOffset, shift_records
 
 if TYPE_CHECKING:
     from invariants.world import World
@@ -55,6 +56,11 @@ class Store:
             self._put(before)
             lost |= set(before)
         return lost
+
+    def moved(self, offset: ClockOffset) -> None:
+        """The kept times are those of another clock from now on."""
+        self.records = shift_records(self.records, offset)
+        self._undo.clear()
 
     def forget(self) -> None:
         """Everything is lost."""
@@ -157,11 +163,13 @@ class Leader:
         if self.alive and self._wakes_s == wake_s:
             self._wakes_s = None
             self.hear(Tick())
+            if self._wakes_s is not None and self._wakes_s <= self.now_s:
+                self._world.violated("a tick was asked for that had nothing to do")
 
 
 def _image(job: Job) -> Job:
     """What must stay: all but the time at which something was last said to the job."""
-    lease = job.lease and replace(job.lease, offers=list(job.lease.offers))
-    return replace(
-        job, answered_s=0.0, wake_s=0.0, lease=lease, safe_offers=list(job.safe_offers), old_shares=[]
-    )
+    image = copy.deepcopy(job)
+    image.answered_s = image.wake_s = 0.0
+    image.old_shares = []
+    return image

@@ -16,6 +16,7 @@ from invariants.leader import Leader
 from invariants.process import Process
 from rampmeter.core.messages import Fence, Kind
 from rampmeter_coordinator.model.pool import PoolConfig
+from rampmeter_coordinator.model.validating import BrokenInvariant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,15 +79,21 @@ class Observer:
 
     def look_inside(self, now_s: float, leader: Leader) -> None:
         """What must hold in a ledger after every command."""
-        ledger, state = leader.ledger, leader.ledger._state
-        holders = [job for job in state.jobs.values() if job.lease is not None]
-        if {job.uid for job in holders} != set(state.live):
-            self.violated(now_s, "the live leases are not those of the jobs")
-        if any(len(job.lease.offers) > 2 for job in holders):
-            self.violated(now_s, "more than two offers for one lease")
-        if state.waiting and not state.live and ledger._leasing._rest(leader.now_s) > 0:
-            self.violated(now_s, "somebody waits, nobody writes, there is room")
-        self._look_at_fences(now_s, {job.lease.fence: job.uid for job in holders})
+        try:
+            leader.ledger.validate(leader.now_s)
+        except BrokenInvariant as broken:
+            self.violated(now_s, str(broken))
+        self._look_at_the_queue(now_s, leader)
+        holders = leader.ledger._state.live.values()
+        new = [job for job in holders if self._fences.get(job.lease.fence) != job.uid]
+        self._look_at_fences(now_s, {job.lease.fence: job.uid for job in new})
+
+    def _look_at_the_queue(self, now_s: float, leader: Leader) -> None:
+        state, rates = leader.ledger._state, leader.ledger._leasing._rates
+        asked_for = {state.config.lane(job.waiter.kind) for job in state.waiting.values() if job.waiter}
+        for lane in asked_for:
+            if not state.holders(lane) and rates.rest(lane, leader.now_s) > 0:
+                self.violated(now_s, "somebody waits, nobody writes, there is room")
 
     def _look_at_fences(self, now_s: float, fences: dict[Fence, str]) -> None:
         """A fence belongs to one job for ever; a new one is higher than all before, in all lives."""

@@ -68,6 +68,8 @@ class Process:
         self.job, self.attempt, self.clock = job, job.newest_claim, LeaseClock()
         self.alive, self.finishing = True, False
         self.frozen_until_s = self.hung_until_s = self.cut_up_until_s = self.cut_down_until_s = 0.0
+        self._usable: tuple[int, Kind | None] = (0, None)
+        self._usable_until_s = 0.0
         self.forgotten_by = 0
         """The epoch of a leader that does not know what this process was told, until it has answered; 0 = known."""
         self._world, self._rng = world, rng
@@ -105,10 +107,23 @@ class Process:
         """Bytes/s that may be used now, and what the lease is for; None: by the safe rate."""
         if not self.alive or self.finishing:
             return 0, None
+        if self._world.now_s >= self._usable_until_s:
+            self._usable = self._usable_now()
+        return self._usable
+
+    def look_anew(self) -> None:
+        """Something has happened to this process or its job: what it may use has to be worked out again."""
+        self._usable_until_s = 0.0
+
+    def _usable_now(self) -> tuple[int, Kind | None]:
         now_s = self.now_s
         allowance = self.clock.allowance(now_s)
+        coming_s = min((at_s for at_s in self.clock.changes() if at_s > now_s), default=math.inf)
+        self._usable_until_s = self._world_s(coming_s) - ROUNDING_S
         if allowance.fence is not None:
             return allowance.bytes_per_s, self._kind
+        if self.attempt < self.job.newest_claim:
+            self._usable_until_s = 0.0
         if allowance.bytes_per_s and self._stopped_by_claim(now_s):
             return 0, None
         return allowance.bytes_per_s, None
@@ -138,9 +153,11 @@ class Process:
         now_s = self.now_s
         self._write(now_s)
         self._talk(now_s)
+        self.look_anew()
         self._world.poll_at(self, self._world_s(self._next_s(now_s)) + ROUNDING_S)
 
     def _write(self, now_s: float) -> None:
+        self.look_anew()
         rate, by_lease = self.usable()
         if rate and by_lease is None and not self._saving and now_s >= self._due_s:
             self._begin(now_s)  # silence, and the safe rate is usable: goes on without a grant
@@ -164,6 +181,7 @@ class Process:
             self._snapshot_s = self._started_s
         self._kind = Kind.WRITE
         self.clock.dropped()
+        self.look_anew()
 
     def _hung(self) -> bool:
         return self._world.now_s < self.hung_until_s
@@ -296,6 +314,10 @@ class Process:
         if not self.alive or self._in_flight is None or self._in_flight.seq != seq:
             return False
         self._write(now_s)
+        self._talk(now_s)  # a save that ends at this very moment is told first: the answer is void then
+        self.look_anew()
+        if self._in_flight is None or self._in_flight.seq != seq:
+            return False
         request, self._in_flight = self._in_flight, None
         if body is None:
             self._unreachable(request, now_s)

@@ -17,6 +17,7 @@ from invariants.observer import Observer, Violation
 from invariants.process import Job, Process
 from rampmeter_coordinator.model.commands import Tick
 from rampmeter_coordinator.model.pool import PoolConfig
+from rampmeter_coordinator.model.shifting import ClockOffset
 
 POOL = PoolConfig(name="pool", capacity_bytes_per_s=1000)
 
@@ -107,6 +108,8 @@ class World:
     def start(self, job: Job, *, restore: bool = False) -> Process:
         """A new attempt of the job: claims the root, remembers the newest plan, registers."""
         older = [process for process in self.processes if process.job is job]
+        for process in older:
+            process.look_anew()
         job.newest_claim += 1
         job.claimed_s[job.newest_claim] = self.now_s
         # Whoever says goodbye forgets the plan kept in the root first: a finished job's safe rate counts no more.
@@ -207,6 +210,8 @@ class World:
             return
 
         def come_back() -> None:
+            if leader is not self.leader:
+                return  # another one has taken over meanwhile
             grace_s = self.observer.longest_lease_s if not memory else leader.grace_left_s()
             if not memory:
                 self.store.forget()
@@ -219,9 +224,18 @@ class World:
             self.stopped(leader)
 
     def fail_over(
-        self, after_s: float, *, clock_offset_s: float, num_lost: int = 0, deposed_for_s: float = 0.0
+        self,
+        after_s: float,
+        *,
+        clock_offset_s: float,
+        known_within_s: float | None = None,
+        num_lost: int = 0,
+        deposed_for_s: float = 0.0,
     ) -> None:
-        """Another machine takes over: another clock, perhaps lost commits, perhaps beside the old leader."""
+        """Another machine takes over: another clock, perhaps lost commits, perhaps beside the old leader.
+
+        A standby that watched the old leader knows how far apart the clocks are, up to `known_within_s`: no grace.
+        """
         old = self.leader
         if not old.alive:
             return
@@ -231,7 +245,13 @@ class World:
                 self._forget(self.store.lose(num_lost))
                 self._deposed = (old, self.now_s + deposed_for_s)
                 self.network.hang_up_on_all(old, reset=self.rng.random() < 0.5)
-                self._lead(clock_offset_s, grace_s=self.observer.longest_lease_s, memory=True)
+                grace_s = self.observer.longest_lease_s
+                if known_within_s is not None and not num_lost and not old.grace_left_s():
+                    apart_s, grace_s = clock_offset_s - old.clock_offset_s, 0.0
+                    self.store.moved(
+                        ClockOffset(earlier_s=apart_s - known_within_s, later_s=apart_s + known_within_s)
+                    )
+                self._lead(clock_offset_s, grace_s=grace_s, memory=True)
 
         if deposed_for_s == 0.0:
             self._come_back = lambda: self.after(after_s, take_over)
