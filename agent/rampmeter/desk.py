@@ -165,6 +165,8 @@ class Desk:
         with self._lock:
             now_s = self._clock.now()
             self._hurry_if_noticed(now_s)
+            if self._pacer.notice is not None:
+                self._pacer.set_need(self._speech.need_s(self._pacer, self._throttle, now_s))
             self._pacer.tick(now_s)
             self._note_given_up(now_s)
             self._note_state(now_s)
@@ -249,9 +251,7 @@ class Desk:
         if self._noticed_s is None or self._hurried:
             return
         self._hurried = True
-        deadline_at_s = self._noticed_s + self._speech.notice_s
-        need_s = self._speech.need_s(self._pacer, self._throttle, now_s)
-        self._pacer.hurry(now_s, deadline_at_s=deadline_at_s, need_s=need_s)
+        self._pacer.hurry(now_s, deadline_at_s=self._noticed_s + self._speech.notice_s)
 
     def _note_given_up(self, now_s: float) -> None:
         """Tell the writer, training, the log and whoever listens, once."""

@@ -132,6 +132,21 @@ def test_the_last_moment_follows_from_what_was_measured():
     ]
 
 
+def test_the_last_moment_comes_later_the_more_is_written():
+    """Its lease lapses in the middle of the urgent flush: what is left of it is still in time, and is asked for."""
+    scene = Scene()
+    throttle = scene.flush()
+    scene.speech.num_bytes, scene.speech.max_bytes_per_s = 400_000_000, 20_000_000
+    scene.clock.advance(10.0)
+    scene.desk.notice()
+    scene.desk.advance()
+    throttle.add_done(390_000_000)
+    scene.clock.advance(19.0)
+    scene.say(lambda seq: wait(seq, retry_after_s=1.0))
+    scene.clock.advance(1.0)
+    assert (scene.desk.advance(), told(scene)) == (Action.ASK, [])
+
+
 def test_a_save_that_makes_room_stops_at_its_next_chunk_and_is_asked_for_anew(caplog):
     """Rate 0, aborted, released as aborted; then a request for a whole new save, at once."""
     scene = Scene()

@@ -52,4 +52,5 @@ def flushing(pacer):
 
 def hurry(pacer, now_s, *, notice_s=120.0, need_s=0.0):
     """A notice: the job ends in `notice_s`; from a grant to durable it needs `need_s`."""
-    pacer.hurry(now_s, deadline_at_s=now_s + notice_s, need_s=need_s)
+    pacer.hurry(now_s, deadline_at_s=now_s + notice_s)
+    pacer.set_need(need_s)

@@ -13,21 +13,26 @@ ANSWER_WITHIN_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """The job is about to be ended. All times are readings of the agent's clock.
+    """The job is about to be ended. Times are readings of the agent's clock.
 
     since_s        when the pacer heard of it
     deadline_at_s  when the job will be ended
-    give_up_at_s   what has not begun to write by then is not durable in time, not even at the job's own full speed
+    need_s         from a grant to durable at the job's own full speed; 0 = unknown
     """
 
     since_s: float
     deadline_at_s: float
-    give_up_at_s: float
+    need_s: float = 0.0
 
     @property
     def answer_by_s(self) -> float:
         """Whoever has not answered by then is taken for absent."""
         return self.since_s + ANSWER_WITHIN_S
+
+    @property
+    def give_up_at_s(self) -> float:
+        """The last moment: what is not granted by then is not durable in time."""
+        return self.deadline_at_s - self.need_s
 
 
 class GiveUp(StrEnum):

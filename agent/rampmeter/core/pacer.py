@@ -11,6 +11,7 @@ notice it waits for a first answer for two seconds; one that answers is obeyed u
 """
 
 import math
+from dataclasses import replace
 
 from rampmeter.core import phase
 from rampmeter.core.leaseclock import LeaseClock
@@ -338,19 +339,18 @@ class Pacer:
             self._num_saves += 1
             self._schedule_next(now_s)
 
-    def hurry(self, now_s: float, *, deadline_at_s: float, need_s: float) -> None:
-        """A notice: save as soon as possible. The save that is in progress will do.
-
-        deadline_at_s   when the job will be ended, on the agent's clock
-        need_s          from the grant to durable at the job's own full speed; 0 = unknown
-        """
+    def hurry(self, now_s: float, *, deadline_at_s: float) -> None:
+        """A notice: save as soon as possible. The save that is in progress will do."""
         if self.notice is None:
-            self.notice = Notice(
-                since_s=now_s, deadline_at_s=deadline_at_s, give_up_at_s=deadline_at_s - need_s
-            )
+            self.notice = Notice(since_s=now_s, deadline_at_s=deadline_at_s)
             self._notice_heard, self._retry_at_s = False, 0.0
             if self.state is _S.IDLE:
                 self._due_s = now_s
+
+    def set_need(self, need_s: float) -> None:
+        """How long the save of a notice takes from a grant on, at the job's own full speed: less as it goes on."""
+        if self.notice is not None:
+            self.notice = replace(self.notice, need_s=need_s)
 
     def set_own_period(self, own_period_s: float) -> None:
         """What was measured changed the period that the job would choose alone; counts from the next save on."""

@@ -88,7 +88,7 @@ class Attempt:
         now_s = self.job.world.now_s
         if self._is_last and self.pacer.state is PacerState.IDLE and now_s >= self.pacer.due_s:
             self.urgent_s = self.urgent_s or now_s
-            self.pacer.hurry(now_s, deadline_at_s=now_s + words.DEADLINE_S, need_s=0.0)
+            self.pacer.hurry(now_s, deadline_at_s=now_s + words.DEADLINE_S)
         self._tick(now_s)
         if self._gives_up(now_s):
             return
