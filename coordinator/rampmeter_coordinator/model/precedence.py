@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from rampmeter.core.messages import Kind
 from rampmeter_coordinator.model import admission, bidding, planning
-from rampmeter_coordinator.model.records import Job, Lease
+from rampmeter_coordinator.model.records import Job, Lease, Waiter
 
 
 def in_writing_order(jobs: Sequence[Job], budget_bytes_per_s: int, now_s: float) -> list[Job]:
@@ -33,12 +33,33 @@ def in_writing_order(jobs: Sequence[Job], budget_bytes_per_s: int, now_s: float)
     return urgent + saves
 
 
+def ahead_of_waiter(
+    holders: Sequence[Job], reader: Job, waiter: Waiter, budget_bytes_per_s: int, now_s: float
+) -> list[Job]:
+    """Of the holders in writing order those that a waiting restore would stand behind, had it a lease now."""
+    left_s = math.inf
+    if waiter.num_bytes is not None:
+        left_s = bidding.service_s(waiter.num_bytes, waiter.max_bytes_per_s, budget_bytes_per_s)
+    ahead = in_writing_order(holders, budget_bytes_per_s, now_s)
+    while ahead and _lease(ahead[-1]).deadline_at_s is None:
+        if not _goes_before(ahead[-1], reader.num_gpus, left_s, budget_bytes_per_s, now_s):
+            break
+        ahead.pop()
+    return ahead
+
+
 def pays_to_pause(save: Job, read: Job, budget_bytes_per_s: int, now_s: float) -> bool:
     """Whether `read` should go before `save`, another read among them: the shorter wait, weighted by GPUs, first."""
-    if _lease(save).kind is Kind.READ:
-        return _relief(read, budget_bytes_per_s) > _relief(save, budget_bytes_per_s)
-    wait = read.num_gpus * _left_s(save, budget_bytes_per_s)
-    return wait > _idle_gpus(save, now_s) * _left_s(read, budget_bytes_per_s)
+    left_s = _left_s(read, budget_bytes_per_s)
+    return _goes_before(save, read.num_gpus, left_s, budget_bytes_per_s, now_s)
+
+
+def _goes_before(
+    other: Job, read_gpus: int, read_left_s: float, budget_bytes_per_s: int, now_s: float
+) -> bool:
+    wait = read_gpus * _left_s(other, budget_bytes_per_s)
+    idle_gpus = other.num_gpus if _lease(other).kind is Kind.READ else _idle_gpus(other, now_s)
+    return wait > idle_gpus * read_left_s
 
 
 def pays_to_give_up(

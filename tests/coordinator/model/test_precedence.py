@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rampmeter.core.messages import Kind
 from rampmeter_coordinator.model import precedence
 from rampmeter_coordinator.model.records import Job
-from support.records import NOW, holding
+from support.records import NOW, holding, waiting
 
 BUDGET = 1000
 
@@ -86,6 +86,27 @@ def test_an_unknown_size_has_no_end() -> None:
     assert order(save("w"), read("r", num_bytes=None)) == "wr"
     assert order(read("x", num_bytes=None, num_gpus=1000), read("r")) == "rx"
     assert order(save("w", num_bytes=None), read("r", num_bytes=None)) == "wr"
+
+
+def test_a_waiting_restore_stands_where_it_would_with_a_lease() -> None:
+    """Behind urgent saves and those that it must wait for; those behind it would be paused."""
+    reader = waiting("r", kind=Kind.READ)
+    holders = [
+        save("u", deadline_at_s=NOW + 60.0),
+        save("a", age_s=36_000.0, order_s=NOW - 20.0, done_bytes=9900),
+        save("b", order_s=NOW - 10.0),
+    ]
+    assert ahead(reader, *holders) == "ua"
+    assert ahead(waiting("r", kind=Kind.READ, num_bytes=None), *holders) == "uab"
+    assert ahead(reader, read("s", num_bytes=5000), holders[2]) == "s"
+    assert ahead(reader, read("s", num_bytes=15_000), holders[2]) == ""
+
+
+def ahead(reader: Job, *holders: Job) -> str:
+    assert reader.waiter is not None
+    return "".join(
+        job.name for job in precedence.ahead_of_waiter(holders, reader, reader.waiter, BUDGET, NOW)
+    )
 
 
 # -- giving up -----------------------------------------------------------------------------------------------------
