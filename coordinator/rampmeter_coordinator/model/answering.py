@@ -5,12 +5,13 @@ Every answer goes out through here, so that what is counted and what is said can
 
 from rampmeter.core.messages import Gone, Grant, LeaseState, RateReason, Wait, WaitReason
 from rampmeter_coordinator.model import counting
-from rampmeter_coordinator.model.rates import Rates, Targets
+from rampmeter_coordinator.model.rates import Rates
 from rampmeter_coordinator.model.records import Job, Lease, Offer
 from rampmeter_coordinator.model.registry import Registry
 from rampmeter_coordinator.model.state import PoolState
 
-_NOTHING = (0, RateReason.NO_ROOM)
+RAISE_SHARE = 0.01
+"""Raises below this share of the capacity wait for the end of the hold."""
 
 
 class Answering:
@@ -25,13 +26,11 @@ class Answering:
         """Whether the job should be answered at once, to confirm that it hears us."""
         return counting.needs_contact(job, self._state.config, now_s)
 
-    def offer(
-        self, job: Job, lease: Lease, ttl_s: float, now_s: float, targets: Targets | None = None
-    ) -> None:
-        """Answer the held request with what the lease may use from now on. `targets` if they are known already."""
+    def offer(self, job: Job, lease: Lease, ttl_s: float, now_s: float) -> None:
+        """Answer the held request with what the lease may use from now on."""
         state, held = self._state, job.held
         assert held is not None
-        rate, reason = self.rate_now(job, lease, now_s, targets)
+        rate, reason = self._rate_now(job, lease, now_s)
         before = (lease.state, counting.leased(job, now_s))
         if rate > 0:
             lease.state = LeaseState.ACTIVE
@@ -54,18 +53,26 @@ class Answering:
         )
         state.reply(job, grant, held.received_s, now_s)
 
-    def rate_now(
-        self, job: Job, lease: Lease, now_s: float, targets: Targets | None = None
-    ) -> tuple[int, RateReason]:
-        """What would be offered to the job now, and why it is not more."""
+    def should_hear(self, job: Job, lease: Lease, now_s: float) -> bool:
+        """Whether the rate that would be offered now is worth an early answer: any lowering, raises that matter."""
+        if not lease.ready or not self._state.enforces(job):
+            return False
+        lane = self._state.config.lane(lease.kind)
+        current = counting.leased(job, now_s)
+        target, _ = self._rates.target(job, lane, now_s)
+        if target == current:
+            return False
+        rate = self._rates.offerable(job, target, now_s)
+        raise_by = max(1.0, RAISE_SHARE * self._state.sustained(lane))
+        return rate < current or rate >= current + raise_by or (rate > 0 and not current)
+
+    def _rate_now(self, job: Job, lease: Lease, now_s: float) -> tuple[int, RateReason]:
         if not lease.ready:
             return 0, RateReason.PREPARE
         lane = self._state.config.lane(lease.kind)
         if not self._state.enforces(job):
             return lease.max_bytes_per_s or self._state.sustained(lane), RateReason.SHADOW
-        if targets is None:
-            targets = self._rates.targets(lane, now_s)
-        target, wish = targets.get(job.uid, _NOTHING)
+        target, wish = self._rates.target(job, lane, now_s)
         rate = self._rates.offerable(job, target, now_s)
         return rate, self._rates.reason(job, rate, wish, now_s)
 

@@ -21,13 +21,13 @@ from rampmeter_coordinator.model import counting, precedence, reporting
 from rampmeter_coordinator.model.answering import Answering
 from rampmeter_coordinator.model.pool import HOLD_RENEWAL_S, HOLD_SLOT_S, START_WITHIN_S
 from rampmeter_coordinator.model.queueing import Queueing, in_hand, lead_of
-from rampmeter_coordinator.model.rates import Rates, Targets
+from rampmeter_coordinator.model.rates import Rates
 from rampmeter_coordinator.model.records import Held, Job, Lease, Offer, Waiter
 from rampmeter_coordinator.model.registry import Registry
 from rampmeter_coordinator.model.state import PoolState
 
-RAISE_SHARE = 0.01
-"""Raises below this share of the capacity wait for the end of the hold."""
+NEW_PACE = 0.05
+"""A writer whose pace has changed by less ends about when it was believed to."""
 
 MAX_DOUBLINGS = 4
 """An armed lease is taken back after max(60 s, 2 x lead time), doubled per miss up to 16 times."""
@@ -98,20 +98,25 @@ class Leasing:
         hold_s = min(HOLD_RENEWAL_S, self._state.config.ttl_s / 3.0)
         if now_s + 2.0 * hold_s >= counting.lease_until(job) or self._answering.needs_contact(job, now_s):
             hold_s = 0.0
-        self._state.unsettled = True
         job.held = Held(seq=request.seq, received_s=now_s, until_s=now_s + hold_s)
         self._state.touch(job, now_s)
+        if not self._state.unsettled and self._answering.should_hear(job, job.lease, now_s):
+            self._answering.offer(job, job.lease, self._state.config.ttl_s, now_s)
         self._answer_if_over(job, now_s)
 
     def learn(self, job: Job, lease: Lease, request: Renew | Release, now_s: float) -> None:
         """What the writer did since its last report: how far it is, and what that says about the storage."""
+        state, pace = self._state, lease.achieved_bytes_per_s
         report = reporting.since_last(lease, request, now_s)
-        reads_apart = self._state.config.lane(lease.kind) is not Kind.WRITE
-        if report is None or reads_apart or not self._state.enforces(job):
+        if (
+            abs(lease.achieved_bytes_per_s - pace) > NEW_PACE * pace
+        ):  # it ends at another time than was believed
+            state.unsettled = True
+        if report is None or state.config.lane(lease.kind) is not Kind.WRITE or not state.enforces(job):
             return
-        cap = self._state.capacity.cap_bytes_per_s
-        self._state.capacity.reported(job.uid, report, now_s)
-        self._state.unsettled |= cap != self._state.capacity.cap_bytes_per_s
+        before = (state.capacity.cap_bytes_per_s, state.capacity.slow_maximum(job.uid))
+        state.capacity.reported(job.uid, report, now_s)
+        state.unsettled |= before != (state.capacity.cap_bytes_per_s, state.capacity.slow_maximum(job.uid))
 
     def confirmed(self, job: Job, ack: int, now_s: float) -> None:
         """The agent has applied the answer to `ack` last; a lease that it therefore does not hold is over."""
@@ -130,7 +135,8 @@ class Leasing:
     def time_passed(self, job: Job, now_s: float) -> None:
         """A time of this job has come: ends what is over and answers what was held long enough."""
         lease = job.lease
-        self._state.unsettled |= lease is not None
+        if lease is not None and (lease.ready_at_s is not None or now_s >= lease.offers[0].until_s):
+            self._state.unsettled = True
         if lease is not None and all(now_s >= offer.until_s for offer in lease.offers):
             self.end(job, LeaseState.EXPIRED, GoneReason.EXPIRED, now_s)
         elif lease is not None and lease.ready_by_s is not None and now_s >= lease.ready_by_s:
@@ -144,16 +150,10 @@ class Leasing:
             self._state.unsettled = True
         if not self._state.unsettled:
             return
-        self._state.unsettled = False
         self._make_room(now_s)
-        self._speak_to_all(now_s)
+        self._speak_early(now_s)
         if self._queueing.serve(now_s):
-            self._speak_to_all(now_s)  # a newcomer may come first: the others are told in the same step
-
-    def _speak_to_all(self, now_s: float) -> None:
-        if self._state.live:
-            for lane in {self._state.config.lane(kind) for kind in Kind}:
-                self._speak_early(lane, now_s)
+            self._speak_early(now_s)  # a newcomer may come first: the others are told in the same step
 
     def _make_room(self, now_s: float) -> None:
         """On a shared budget: saves that are cheaper given up than finished while blocked reads wait."""
@@ -167,19 +167,14 @@ class Leasing:
             if is_save and precedence.pays_to_give_up(job, reads, price, budget, now_s):
                 self.revoke(job, GoneReason.MAKE_ROOM, now_s)
 
-    def _speak_early(self, lane: Kind, now_s: float) -> None:
-        holders = self._state.holders(lane)
-        targets: Targets | None = None
-        for job in holders:
+    def _speak_early(self, now_s: float) -> None:
+        self._rates.work_out(now_s)
+        self._state.unsettled = False
+        for job in list(self._state.live.values()):
             lease = job.lease
-            if lease is None or not lease.ready or job.held is None:
+            if job.held is None or lease is None or not self._answering.should_hear(job, lease, now_s):
                 continue
-            targets = self._rates.targets(lane, now_s) if targets is None else targets
-            current = counting.leased(job, now_s)
-            rate, _ = self._answering.rate_now(job, lease, now_s, targets)
-            raise_by = max(1.0, RAISE_SHARE * self._state.sustained(lane))
-            if rate < current or rate >= current + raise_by or (rate and not current):
-                self._answering.offer(job, lease, self._state.config.ttl_s, now_s, targets)
+            self._answering.offer(job, lease, self._state.config.ttl_s, now_s)
 
     def _answer_if_over(self, job: Job, now_s: float) -> None:
         held = job.held
@@ -240,6 +235,7 @@ class Leasing:
         job.lease, job.waiter, job.queued_since_s = lease, None, None
         self._state.waiting.pop(job.uid, None)
         self._state.live[job.uid] = job
+        self._state.unsettled = True
         self._state.count("granted")
         self._answering.offer(job, lease, self._state.config.first_ttl_s, now_s)
 

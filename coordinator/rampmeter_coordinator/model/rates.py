@@ -13,6 +13,7 @@ from rampmeter_coordinator.model.records import Job, Lease, Waiter
 from rampmeter_coordinator.model.state import PoolState
 
 Targets = dict[str, tuple[int, RateReason]]
+NOTHING = (0, RateReason.NO_ROOM)
 
 
 class Rates:
@@ -20,14 +21,26 @@ class Rates:
 
     def __init__(self, state: PoolState) -> None:
         self._state = state
+        self._known: dict[Kind, Targets] = {}
 
     def rest(self, lane: Kind, now_s: float) -> int:
         """What of a lane's budget is left for leases: not what silent jobs and fenced attempts may use."""
         taken = self._state.silent_elsewhere(lane) + self._state.old_counted(lane, now_s)
         return max(0, self._state.budget(lane) - taken)
 
-    def targets(self, lane: Kind, now_s: float) -> Targets:
-        """What each ready lease of the lane should have, were all others told already; and why it is not more."""
+    def target(self, job: Job, lane: Kind, now_s: float) -> tuple[int, RateReason]:
+        """What the job's ready lease should have, were all others told already; and why it is not more."""
+        if self._state.unsettled or lane not in self._known:
+            return self._targets(lane, now_s).get(job.uid, NOTHING)
+        return self._known[lane].get(job.uid, NOTHING)
+
+    def work_out(self, now_s: float) -> None:
+        """Work the targets out anew: they hold until something moves."""
+        self._known = {
+            lane: self._targets(lane, now_s) for lane in {self._state.config.lane(kind) for kind in Kind}
+        }
+
+    def _targets(self, lane: Kind, now_s: float) -> Targets:
         ready = [job for job in self._state.holders(lane) if job.lease is not None and job.lease.ready]
         return self._filled(self.in_order(ready, lane, now_s), lane, now_s)
 
