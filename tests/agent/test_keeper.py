@@ -11,8 +11,8 @@ import pytest
 
 import rampmeter
 from rampmeter.core.decode import encode
-from rampmeter.core.messages import Answer, WaitReason
-from support.answers import noted, plan, wait
+from rampmeter.core.messages import Answer, GoneReason, WaitReason
+from support.answers import gone, grant, noted, plan, wait
 from support.training import Run
 from support.waiting import wait_for
 
@@ -92,6 +92,40 @@ def test_an_urgent_request_that_nobody_answered_is_said_anew(serve: Any, tmp_pat
     assert (first["urgent"], second["urgent"]) == (True, True)
     assert second["seq"] > first["seq"]
     assert 0 < second["deadline_s"] < first["deadline_s"] <= 60.0
+
+
+def test_a_save_that_makes_room_is_aborted_cleaned_up_and_asked_for_again(serve: Any, tmp_path: Path) -> None:
+    """From the renewal that is told so to the next request: no file stays, the release says aborted."""
+
+    def answers(path: str, body: dict[str, Any]) -> Answer | None:
+        paths = [said for said, _ in server.said]
+        if path == "slots":
+            return wait(body["seq"], retry_after_s=60.0) if paths.count("slots") > 1 else grant(body["seq"])
+        if path == "leases/ready":
+            return grant(body["seq"], rate=1_000_000)
+        if path != "leases/renew":
+            return noted(body["seq"], plan=plan(interval_s=0.5))
+        if body["done_bytes"] > 0:
+            return gone(body["seq"], GoneReason.MAKE_ROOM)
+        held.wait(0.02)  # as a renewal is held, only shorter
+        return grant(body["seq"], rate=body["held_bytes_per_s"])
+
+    held = threading.Event()
+    server, run, step = serve(answers), Run(hidden=8000), 0
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+    with rampmeter.Checkpointer(tmp_path, coordinator=url) as ckpt:
+        while len(server.slots()) < 2:
+            run.train_one()
+            step += 1
+            ckpt.step(step, run.state)
+            assert step < 100_000
+        assert ckpt.last_save is not None
+        assert (ckpt.last_save.reason, ckpt.should_stop) == ("make_room", False)
+    releases = [body for path, body in server.said if path == "leases/release"]
+    assert [release["outcome"] for release in releases] == ["aborted"]
+    assert 0 < releases[0]["done_bytes"] < 3_000_000
+    assert [asked["started"] for asked in server.slots()] == [False, False]
+    assert not list(tmp_path.glob("step-*"))
 
 
 def test_an_ordinary_request_that_nobody_answered_is_sent_again_unchanged(serve: Any, tmp_path: Path) -> None:
