@@ -6,6 +6,7 @@ not both write: the epoch of every commit sees to that.
 """
 
 import asyncio
+import logging
 from uuid import uuid4
 
 from rampmeter.core.clock import Clock
@@ -16,10 +17,13 @@ from rampmeter_coordinator.store.protocol import Candidate, Lead, Store
 LEASE_S = 3.0
 RENEW_S = 1.0
 POLL_S = 0.25
+STAND_BACK_S = 1.0
 _LIMIT_S = 1.0
 """A question without an answer for this long is given up."""
 
 _LEAST_LIMIT_S = 0.05
+
+log = logging.getLogger(__name__)
 
 
 class OtherLeader:
@@ -38,6 +42,8 @@ class Leadership:
         self.samples = ClockSamples()
         self.heard = False
         """The store answered when it was last asked."""
+        self.trouble = ""
+        """Why it last did not."""
         self.num_changes = 0
         """How often another process than before was seen to lead."""
         self._store = store
@@ -49,6 +55,7 @@ class Leadership:
         self._other: OtherLeader | None = None
         self._other_until_s = 0.0
         self._last_holder = ""
+        self._stands_back_until_s = 0.0
         self._news = asyncio.Event()
 
     @property
@@ -71,15 +78,22 @@ class Leadership:
     async def poll(self) -> bool:
         """Ask the store; False if it did not answer. What was known stays known until its time is over."""
         sent_s = self._clock.now()
-        me = Candidate(holder=self._holder, url=self._url, boot_id=self._boot_id, now_s=sent_s)
+        if sent_s < self._stands_back_until_s:
+            return self.heard
         try:
             async with asyncio.timeout(self._limit_s(sent_s)):
-                lead = await self._store.lead(me, LEASE_S)
-        except (StoreUnavailable, TimeoutError):
-            self.heard = False
+                if self._must_stand_back():
+                    await self._store.resign(
+                        self._holder
+                    )  # changes nothing, but tells whether the store is back
+                    self._stands_back_until_s = self._clock.now() + STAND_BACK_S
+                else:
+                    lead = await self._store.lead(self._candidate(sent_s), LEASE_S)
+                    self._note(lead, sent_s)
+        except (StoreUnavailable, TimeoutError) as error:
+            self._not_heard(error)
             return False
         self.heard = True
-        self._note(lead, sent_s)
         return True
 
     def news(self) -> asyncio.Event:
@@ -99,6 +113,19 @@ class Leadership:
                 await self._store.resign(self._holder)
         except (StoreUnavailable, TimeoutError):
             return
+
+    def _not_heard(self, error: Exception) -> None:
+        trouble = str(error) or f"no answer within {_LIMIT_S:g} s"
+        if self.heard or not self.trouble:
+            log.warning("the store does not say who leads: %s", trouble)
+        self.heard, self.trouble = False, trouble
+
+    def _candidate(self, now_s: float) -> Candidate:
+        return Candidate(holder=self._holder, url=self._url, boot_id=self._boot_id, now_s=now_s)
+
+    def _must_stand_back(self) -> bool:
+        """The store was away and another process led before: it knows whether commits were lost, so it comes first."""
+        return not self.heard and self._last_holder not in ("", self._holder)
 
     def _limit_s(self, now_s: float) -> float:
         """Not beyond the own lease: its end must be noticed when it comes."""

@@ -65,7 +65,7 @@ class Replica:
     async def start(self) -> None:
         """Lead if nobody does. Raises StoreUnavailable, Fenced or ConfigError where the process cannot serve."""
         if not await self.leadership.poll():
-            raise StoreUnavailable("the store did not say who leads")
+            raise StoreUnavailable(self.leadership.trouble)
         if self.leadership.leads:
             await self._open(fresh=self._fresh)
         elif self.leader is not None:

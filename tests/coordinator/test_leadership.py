@@ -3,7 +3,7 @@
 import asyncio
 
 from rampmeter.core.clock import ManualClock
-from rampmeter_coordinator.leadership import LEASE_S, POLL_S, RENEW_S, Leadership
+from rampmeter_coordinator.leadership import LEASE_S, POLL_S, RENEW_S, STAND_BACK_S, Leadership
 from support.shared_store import SharedStore
 
 
@@ -129,5 +129,33 @@ def test_a_store_that_does_not_answer_is_given_up_before_the_lead_is_over():
         clock.advance(LEASE_S - 0.1)
         async with asyncio.timeout(0.9):
             assert not await leadership.poll()
+
+    asyncio.run(scenario())
+
+
+def test_after_an_outage_of_the_store_the_former_leader_comes_first():
+    """It alone knows that nothing was lost; the others stand back for a second, then they lead if it does not."""
+
+    async def scenario():
+        clock = ManualClock()
+        store = SharedStore(clock)
+        first, second = member(store, clock, "a"), member(store, clock, "b")
+        await first.poll()
+        await second.poll()
+        store.down = True
+        clock.advance(LEASE_S + 1.0)
+        for leadership in (first, second):
+            assert not await leadership.poll()
+        store.down = False
+        for _ in range(3):
+            assert await second.poll()
+            assert not second.leads
+            clock.advance(0.25)
+        assert store.leader.url == "http://a:8000"
+        if_it_is_dead = clock.now() + STAND_BACK_S
+        while not second.leads:
+            clock.advance(0.25)
+            await second.poll()
+            assert clock.now() <= if_it_is_dead
 
     asyncio.run(scenario())
