@@ -97,6 +97,24 @@ def test_nobody_passes_a_starving_head_however_high_its_bid() -> None:
     assert is_granted(head)
 
 
+def test_a_lapsed_save_has_its_place_again_when_it_goes_on() -> None:
+    """The one that was granted first comes first, though it asks last."""
+    desk = Desk()
+    first, second = desk.known(1, T), desk.known(2, T)
+    first.ask(T, ready_in_s=0.0, max_bytes_per_s=600)
+    second.ask(T + 1, ready_in_s=0.0, max_bytes_per_s=600)
+    assert desk.rates(T + 1) == {1: 600, 2: 400}
+    desk.tick(T + 11)
+    second.ask(T + 12, started=True, max_bytes_per_s=600)
+    second.renew(T + 12, held=600)
+    second.renew(T + 12, held=600)
+    first.ask(T + 13, started=True, max_bytes_per_s=600)
+    second.hear()
+    second.renew(T + 13, held=400)
+    first.renew(T + 13, held=400)
+    assert desk.rates(T + 13) == {1: 600, 2: 400}
+
+
 # -- unknown sizes -------------------------------------------------------------------------------------------------
 
 

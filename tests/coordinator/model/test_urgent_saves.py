@@ -150,6 +150,18 @@ def test_an_urgent_save_that_was_granted_is_never_made_late() -> None:
     assert desk.rates(T) == {1: 1000}
 
 
+def test_an_urgent_save_that_is_late_anyway_still_has_its_claim() -> None:
+    """It wrote nothing for 8 s: until its own time is over at 11 s it comes first, and only then the newcomer."""
+    desk = Desk()
+    first, second = desk.known(1, T), desk.known(2, T)
+    urgent(first, T, deadline_s=12.0)
+    first.renew(T + 4, held=1000)
+    on_line(first, T + 8)
+    urgent(second, T + 8, deadline_s=11.5, num_bytes=8000)
+    assert will_not_fit(second) == 7500
+    assert desk.rates(T + 8) == {1: 1000}
+
+
 def test_an_urgent_save_writes_beside_max_writers() -> None:
     """The one place is its own."""
     desk = Desk(PoolConfig(name="pool", capacity_bytes_per_s=1000, utilisation=1.0, max_writers=1))
