@@ -39,9 +39,8 @@ FULL_SHARE = 0.95
 DRIFT_PER_TICK = 2.0 ** (TICK_S / 300.0)
 """Where nothing is learned the cap doubles in five minutes: old trouble is forgotten."""
 
-ABOVE_UNTESTED = 1.05
-ROOM_TO_TEST = 0.125
-"""While somebody writes, untested cap ends this share of the ceiling above what they achieve: one more may start."""
+ABOVE_UNTESTED = 1.18
+"""While somebody writes, untested cap ends this far above what they get: room for one more to start and to show."""
 
 
 class Capacity:
@@ -133,8 +132,7 @@ class Capacity:
         else:
             wanted = self.cap_bytes_per_s * DRIFT_PER_TICK**num_ticks
             if achieved:
-                room = self._silent_bytes_per_s + ROOM_TO_TEST * self.ceiling_bytes_per_s
-                wanted = min(wanted, ABOVE_UNTESTED * sum(achieved) + room)
+                wanted = min(wanted, self._silent_bytes_per_s + ABOVE_UNTESTED * sum(achieved))
         raised = max(self.cap_bytes_per_s, math.ceil(wanted))
         self.cap_bytes_per_s = min(self.ceiling_bytes_per_s, raised)
         if self.cap_bytes_per_s == self.ceiling_bytes_per_s:

@@ -16,11 +16,11 @@ HEADROOM = 1.06
 """A maximum is this much above what was achieved: room for noise, and for showing that more can be done."""
 
 AT_MAXIMUM = 0.98
-BEYOND_USUAL = 1.17
+BEYOND_USUAL = 1.0
 """More than this many times what it usually gets is not expected of a writer, whatever it is granted."""
 
 RISE = 2.0
-SMOOTHING = 0.3
+SMOOTHING = 0.1
 
 SMALLEST_SHARE = 0.001
 """No maximum falls below this share of the ceiling: whatever was reported, a writer can work its way up."""
