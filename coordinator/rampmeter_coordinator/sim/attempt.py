@@ -157,6 +157,7 @@ class Attempt:
         training.advance(now_s)
         is_save = self.kind is Kind.WRITE
         self.pacer.begin_snapshot(now_s)
+        self.asked_s = now_s if self.asked_s is None else self.asked_s  # a silent coordinator is not asked
         plan = self.clock.plan
         self.transfer = Transfer(
             stream=Stream(

@@ -1,7 +1,7 @@
 """A storage slows down to two fifths and recovers while some jobs always write: how the learned cap follows.
 
 `python -m rampmeter_coordinator.sim.degrading --writers 16 --seeds 10`. 400 GB/s, then 160, then 400 again, trembling
-by a few percent. Saves have a lead-in and a tail, and some writers are bound by their CPUs: none of that is slow storage.
+by a few percent. Saves have a lead-in and a tail, and some writers are bound by their CPUs: that is no slow storage.
 """
 
 import argparse

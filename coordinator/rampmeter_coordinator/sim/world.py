@@ -81,7 +81,7 @@ class World:
         """Let time pass; `end_s` counts from the start of the world."""
         end_s += START_S
         self._settle()
-        while self._queue[0][0] <= end_s:
+        while self._queue and self._queue[0][0] <= end_s:
             at_s, _, happen = heapq.heappop(self._queue)
             if callable(happen):
                 self._pass(at_s)
