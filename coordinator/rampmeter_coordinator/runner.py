@@ -267,9 +267,14 @@ class PoolRunner:
         self._wake.set()
 
     def _arm_timer(self) -> None:
+        """Wake up when the ledger wants it. An earlier timer stays: waking up for nothing costs less than a new one."""
+        loop = asyncio.get_running_loop()
+        at_s = loop.time() + self._nap_s()
         if self._timer is not None:
+            if loop.time() < self._timer.when() <= at_s:
+                return
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(self._nap_s(), self._wake.set)
+        self._timer = loop.call_at(at_s, self._wake.set)
 
     def _nap_s(self) -> float:
         if self._pending is not None:
