@@ -145,12 +145,12 @@ def test_a_save_of_unknown_size_gets_a_tenth_while_others_want_the_room() -> Non
     assert desk.rates(T + 1.2) == {1: 100, 2: 900}
     other.hear()
     for later_s in range(2, 8):
-        unknown.renew(T + later_s, held=100)
-        other.renew(T + later_s, held=900)
+        unknown.renew(T + later_s, held=100, done_bytes=1000 + 100 * later_s)
+        other.renew(T + later_s, held=900, done_bytes=900 * (later_s - 1))
         assert desk.rates(T + later_s) == {1: 100, 2: 900}
         other.hear()
     other.release(T + 8)
-    unknown.renew(T + 8.1, held=100)
+    unknown.renew(T + 8.1, held=100, done_bytes=1810)
     assert desk.rates(T + 8.1) == {1: 1000}
 
 
@@ -198,6 +198,17 @@ def test_who_has_its_first_byte_in_hand_writes_during_the_lead_of_another() -> N
     slow.ask(T, ready_in_s=90.0)
     quick.ask(T + 1, ready_in_s=0.0)
     assert desk.rates(T + 1) == {1: 0, 2: 1000}
+
+
+def test_a_short_lead_passes_a_long_one_that_waits() -> None:
+    """One is armed for 90 s, the next in order, as slow, has no room behind it: the storage is free until then."""
+    desk = Desk()
+    armed, slow, quick = desk.known(1, T), desk.known(2, T), desk.known(3, T)
+    armed.ask(T, ready_in_s=90.0, num_bytes=10**6)
+    slow.ask(T, ready_in_s=90.0, age_s=150.0)
+    quick.ask(T + 1, ready_in_s=0.0, age_s=90.0)
+    assert not is_granted(slow)
+    assert desk.rates(T + 1) == {1: 0, 3: 1000}
 
 
 def test_who_is_armed_and_late_blocks_nobody() -> None:
