@@ -4,7 +4,7 @@ PY     := $(VENV)/bin/python
 STAMP   = $(VENV)/.installed-$(1)
 PIP    := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check bench soak debian-packages clean
+.PHONY: demo test check bench soak chaos debian-packages clean
 
 demo: $(call STAMP,demo)  ## a herd of real training jobs, then the same jobs metered
 	$(VENV)/bin/rampmeter demo
@@ -23,6 +23,9 @@ bench: $(call STAMP,dev)  ## measured promises, written to build/bench.json
 
 soak: $(call STAMP,dev)  ## a million random events against the ledger, a few minutes
 	$(PY) tests/invariants/soak.py --events 1000000
+
+chaos: $(call STAMP,dev) debian-packages  ## processes and Redis servers killed and frozen under load, about 20 minutes
+	cd tests && PYTHONPATH=. ../$(PY) failover/chaos.py
 
 debian-packages:  ## the real servers that tests use (as root; otherwise those tests skip)
 	@sh tests/install-debian-packages.sh

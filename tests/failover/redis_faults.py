@@ -7,6 +7,9 @@ from failover.leader_kill import new_grant
 from support.fleet import Fleet
 from support.waiting import until, wait_for
 
+SHORT_LEASES = '[pools.default]\ncapacity = "1GB/s"\nttl = "10s"\n'
+"""A settings file: grace is 11 s then."""
+
 RENEWALS_S = 7.0
 """In this time every holder has renewed at least once."""
 

@@ -5,13 +5,11 @@ import asyncio
 
 import pytest
 
-from failover.redis_faults import freeze, kill_and_restart, lose_commits
+from failover.redis_faults import SHORT_LEASES, freeze, kill_and_restart, lose_commits
 from support.redis_process import RedisProcess, running_redis, sentinel_service
 from support.replicas import replicas
 
 pytestmark = [pytest.mark.system, pytest.mark.debian("redis-server")]
-
-SHORT_LEASES = '[pools.default]\ncapacity = "1GB/s"\nttl = "10s"\n'
 
 
 def test_redis_that_stands_still_costs_no_lease(tmp_path):
