@@ -114,7 +114,7 @@ class Flows:
         """Take a report in. Is there a new sample? It takes a grant, bytes, and a second of time."""
         flow = self._flows.get(uid)
         if flow is None or flow.departed:
-            flow = self._flows[uid] = Flow(at_s=now_s)
+            flow = self._fresh(now_s)[uid] = Flow(at_s=now_s - report.total_s)
         begun_s, flow.at_s, flow.granted_bytes_per_s = flow.at_s, now_s, report.bytes_per_s
         if report.bytes_per_s == 0:
             flow.sample = flow.short = None
@@ -209,14 +209,13 @@ class Flows:
 
     def refine(self, uid: str, now_s: float) -> bool:
         """The newest report, this writer's, speaks mostly of those grants: it takes the place of the older one."""
-        flow = self._flows[uid]
-        if uid not in self._witnesses or now_s > self._found_slow_s + ROUND_S or flow.sample is None:
+        sample = self._flows[uid].sample
+        if sample is None or now_s > self._found_slow_s + ROUND_S or sample.middle_s >= self._found_slow_s:
             return False
-        if flow.sample.middle_s >= self._found_slow_s:
+        granted, _ = self._witnesses.get(uid, (0, 0.0))
+        if sample.report.bytes_per_s < granted:
             return False
-        if flow.sample.report.bytes_per_s < self._witnesses[uid][0]:
-            return False
-        self._witnesses[uid] = (flow.sample.report.bytes_per_s, flow.sample.rate_bytes_per_s)
+        self._witnesses[uid] = (sample.report.bytes_per_s, sample.rate_bytes_per_s)
         return True
 
     @property

@@ -5,6 +5,7 @@ of storage. It is given a little more than it achieved, and twice as much whenev
 save it can do in its next, so habits outlive leases. Decides no rate.
 """
 
+from collections import OrderedDict
 from dataclasses import dataclass
 
 from rampmeter_coordinator.model.report import Report
@@ -43,7 +44,7 @@ class Habits:
     __slots__ = ("_habits", "_smallest_bytes_per_s")
 
     def __init__(self, ceiling_bytes_per_s: int) -> None:
-        self._habits: dict[str, Habit] = {}
+        self._habits: OrderedDict[str, Habit] = OrderedDict()
         self._smallest_bytes_per_s = max(1, int(SMALLEST_SHARE * ceiling_bytes_per_s))
 
     def is_stranger(self, uid: str) -> bool:
@@ -95,7 +96,7 @@ class Habits:
         habit = self._habits.pop(uid, None) or Habit(usual_bytes_per_s=bytes_per_s)
         self._habits[uid] = habit
         if len(self._habits) > MAX_REMEMBERED:
-            del self._habits[next(iter(self._habits))]
+            self._habits.popitem(last=False)
         return habit
 
 

@@ -1,0 +1,302 @@
+"""The rules by which a pool's cap is learned, one by one."""
+
+import pytest
+
+from rampmeter_coordinator.model.capacity import Capacity, Report
+
+CEILING = 1_000_000
+RENEWAL_S = 5.0
+
+
+def report(
+    granted: int, got: float, *, throttled: float = 0.0, busy: float = 0.0, time_s: float = RENEWAL_S
+) -> Report:
+    """A report of `time_s`: `got` bytes/s of what was granted, the rest of the time blocked."""
+    return Report(
+        bytes_per_s=granted,
+        num_bytes=int(got * time_s),
+        throttled_s=throttled * time_s,
+        blocked_s=(1.0 - throttled - busy) * time_s,
+        busy_s=busy * time_s,
+    )
+
+
+class Pool:
+    """Writers that report every five seconds."""
+
+    def __init__(self) -> None:
+        self.capacity = Capacity(CEILING)
+        self.now_s = 0.0
+
+    def round(self, **reports: Report) -> int:
+        """All report once, what they say is in use; the cap after it."""
+        self.now_s += RENEWAL_S
+        for uid, said in reports.items():
+            self.capacity.reported(uid, said, self.now_s)
+        self.capacity.passed(self.now_s, sum(said.bytes_per_s for said in reports.values()))
+        return self.capacity.cap_bytes_per_s
+
+    def rounds(self, number: int, **reports: Report) -> int:
+        for _ in range(number):
+            self.round(**reports)
+        return self.capacity.cap_bytes_per_s
+
+    def known(self, *uids: str, granted: int = CEILING // 2) -> None:
+        """These writers have filled their grants before."""
+        self.rounds(2, **{uid: report(granted, granted, throttled=0.5) for uid in uids})
+
+
+@pytest.fixture
+def pool() -> Pool:
+    return Pool()
+
+
+def fallen(*uids: str) -> Pool:
+    """A pool whose cap was just lowered to two fifths, half of it granted to each of two writers."""
+    pool = Pool()
+    pool.known(*uids)
+    pool.round(**{uid: report(500_000, 200_000) for uid in uids})
+    return pool
+
+
+def test_it_starts_at_the_ceiling_and_has_nothing_to_do(pool: Pool) -> None:
+    """Until storage is slow the operator's word holds."""
+    assert pool.capacity.cap_bytes_per_s == CEILING
+    assert pool.capacity.wake_at_s() is None
+
+
+@pytest.mark.parametrize("uids", [("a",), ("a", "b"), tuple("abcdefghijklmnop")])
+def test_slow_storage_lowers_the_cap_to_what_was_achieved(pool: Pool, uids: tuple[str, ...]) -> None:
+    """With one writer as with many: a little above the sum of what they get."""
+    granted = CEILING // len(uids)
+    pool.known(*uids, granted=granted)
+    cap = pool.round(**{uid: report(granted, 0.4 * granted) for uid in uids})
+    assert cap == pytest.approx(1.02 * 0.4 * CEILING, rel=0.01)
+
+
+def test_one_finding_lowers_the_cap_to_a_quarter_at_most(pool: Pool) -> None:
+    """A wrong report must not stop the pool."""
+    pool.known("a", granted=CEILING)
+    assert pool.round(a=report(CEILING, 10_000)) == CEILING // 4
+
+
+def test_the_cap_ends_at_a_hundredth_of_the_ceiling(pool: Pool) -> None:
+    """Whatever storage does: from nothing nothing could be learned."""
+    pool.known("a", granted=CEILING)
+    for _ in range(20):
+        pool.round(a=report(pool.capacity.cap_bytes_per_s, 100))
+    assert pool.capacity.cap_bytes_per_s >= CEILING // 100
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        report(500_000, 0.0),  # hung, or storage stalled: no byte tells how fast it is
+        report(500_000, 100_000, busy=0.5),  # bound by its CPU
+        report(500_000, 460_000),  # a little below its grant
+        report(500_000, 500_000, throttled=0.3),  # held back by its grant
+        report(0, 100_000),  # paused
+        report(500_000, 100_000, time_s=1.5),  # too short: the end of a tail
+    ],
+)
+def test_what_is_no_sign_of_slow_storage(pool: Pool, said: Report) -> None:
+    """Time in which storage was not waited for, and time in which nothing was asked of it."""
+    pool.known("a", "b")
+    assert pool.round(a=said, b=said) == CEILING
+
+
+def test_half_a_stall_is_no_sample(pool: Pool) -> None:
+    """The report after one of 0 bytes covers the end of the stall: its mean says nothing about now."""
+    pool.known("a", "b")
+    pool.round(a=report(500_000, 0.0), b=report(500_000, 0.0))
+    assert pool.round(a=report(500_000, 150_000), b=report(500_000, 150_000)) == CEILING
+
+
+def test_one_slow_writer_is_no_slow_storage(pool: Pool) -> None:
+    """Its own maximum is lowered once it is slow again, and the rest is for others."""
+    pool.known("a", "b", "slow", granted=CEILING // 3)
+    fine = report(CEILING // 3, CEILING // 3, throttled=0.3)
+    cap = pool.rounds(2, a=fine, b=fine, slow=report(CEILING // 3, 50_000))
+    assert cap == CEILING
+    assert pool.capacity.slow_maximum("slow") == pytest.approx(1.06 * 50_000, rel=0.01)
+    assert pool.capacity.slow_maximum("a") is None
+
+
+def test_a_cpu_bound_writer_holds_back_no_share(pool: Pool) -> None:
+    """It is given a little more than it uses, at once: that it computes is no question of storage."""
+    pool.round(a=report(500_000, 100_000, busy=0.9))
+    assert pool.capacity.slow_maximum("a") == pytest.approx(106_000, rel=0.01)
+
+
+def test_a_maximum_doubles_when_it_is_filled(pool: Pool) -> None:
+    """A writer that has become faster works its way up, until nothing limits it any more."""
+    pool.round(a=report(500_000, 100_000, busy=0.9))
+    for _ in range(5):
+        maximum = pool.capacity.slow_maximum("a")
+        if maximum is not None:
+            pool.round(a=report(maximum, maximum, throttled=0.2))
+    assert pool.capacity.slow_maximum("a") is None
+
+
+def test_what_was_left_over_for_a_writer_is_not_its_maximum(pool: Pool) -> None:
+    """A share that others left to it says nothing about what it can use."""
+    pool.round(a=report(500_000, 100_000, busy=0.9))
+    before = pool.capacity.slow_maximum("a")
+    pool.round(a=report(50_000, 50_000, throttled=0.2))
+    assert pool.capacity.slow_maximum("a") == before
+
+
+def test_a_stranger_alone_is_limited_and_the_cap_stays(pool: Pool) -> None:
+    """Nobody knows whether it could ever do better: most jobs cannot fill a pool alone."""
+    assert pool.round(a=report(CEILING, 75_000)) == CEILING
+    assert pool.capacity.slow_maximum("a") == pytest.approx(1.06 * 75_000, rel=0.01)
+
+
+def test_strangers_do_not_outvote_those_who_are_known(pool: Pool) -> None:
+    """Newcomers with large shares, slow for reasons of their own, beside two who get what they are used to."""
+    pool.known("a", "b", granted=50_000)
+    fine = report(50_000, 50_000, throttled=0.3)
+    slow = report(300_000, 40_000)
+    assert pool.round(a=fine, b=fine, x=slow, y=slow, z=slow) == CEILING
+
+
+def test_three_strangers_that_are_all_slow_are_believed(pool: Pool) -> None:
+    """A service that starts while storage is slow finds out."""
+    slow = report(CEILING // 4, CEILING // 10)
+    assert pool.round(a=slow, b=slow, c=slow, d=slow) == pytest.approx(1.02 * 0.4 * CEILING, rel=0.01)
+
+
+def test_what_a_job_is_used_to_outlives_its_lease(pool: Pool) -> None:
+    """A writer that gets all of the pool, and what it always gets of it, is no slow storage."""
+    pool.round(a=report(CEILING, 75_000))
+    pool.capacity.left("a")
+    assert pool.capacity.slow_maximum("a") is not None
+    assert pool.rounds(2, a=report(CEILING, 74_000)) == CEILING
+
+
+def test_who_has_not_reported_yet_is_counted_like_the_others(pool: Pool) -> None:
+    """The finding comes with the majority; the cap is what all get, not what the first ones have told."""
+    pool.known(*"abcde", granted=CEILING // 5)
+    slow = report(CEILING // 5, 0.4 * CEILING / 5)
+    cap = pool.round(a=slow, b=slow, c=slow)
+    assert cap == pytest.approx(1.02 * 0.4 * CEILING, rel=0.01)
+
+
+def test_later_reports_of_the_same_round_refine_the_finding(pool: Pool) -> None:
+    """Two of five get more than the three that reported first: the cap follows, in both directions."""
+    pool.known(*"abcde", granted=CEILING // 5)
+    slow = report(CEILING // 5, 0.4 * CEILING / 5)
+    pool.round(a=slow, b=slow, c=slow)
+    pool.capacity.reported("d", report(CEILING // 5, 160_000, time_s=7.0), pool.now_s + 2.0)
+    assert pool.capacity.cap_bytes_per_s == pytest.approx(1.02 * (4 * 80_000 + 160_000), rel=0.01)
+
+
+def test_grants_that_are_no_more_prove_nothing(pool: Pool) -> None:
+    """Who was paused by the fall must not make the next reports look as if they were all there is."""
+    pool.known(*"abcd", granted=CEILING // 4)
+    slow = report(CEILING // 4, 0.4 * CEILING / 4)
+    cap = pool.round(a=slow, b=slow, c=slow, d=slow)
+    pool.now_s += 2.5
+    for uid, granted in (("a", 250_000), ("b", 158_000), ("c", 0), ("d", 0)):
+        pool.capacity.reported(uid, report(granted, 0.4 * granted, time_s=2.5), pool.now_s)
+    assert pool.capacity.cap_bytes_per_s >= 0.9 * cap or pool.capacity.cap_bytes_per_s >= 0.15 * CEILING
+
+
+def test_nothing_rises_for_fifteen_seconds_after_a_slow_report() -> None:
+    """The writers' next reports come first."""
+    pool = fallen("a", "b")
+    cap = pool.capacity.cap_bytes_per_s
+    fine = report(cap // 2, cap // 2, throttled=0.3)
+    assert pool.rounds(2, a=fine, b=fine) == cap
+    assert pool.round(a=fine, b=fine) == pytest.approx(1.02 * cap, rel=0.001)
+
+
+def test_probing_doubles_its_step_and_reaches_the_ceiling_within_90_seconds() -> None:
+    """While the writers get what they are granted and the cap is in use."""
+    pool = fallen("a", "b")
+    caps = [pool.capacity.cap_bytes_per_s]
+    while caps[-1] < 0.9 * CEILING and pool.now_s < 200.0:
+        share = caps[-1] // 2
+        fine = report(share, share, throttled=0.3)
+        caps.append(pool.round(a=fine, b=fine))
+    steps = [after / before - 1.0 for before, after in zip(caps, caps[1:], strict=False)]
+    assert steps[2:9] == pytest.approx([0.02, 0.02, 0.02, 0.04, 0.04, 0.04, 0.08], abs=0.001)
+    assert max(steps) <= 0.251
+    assert len(caps) * RENEWAL_S <= 90.0
+
+
+def test_a_cap_that_is_not_in_use_is_not_probed() -> None:
+    """It drifts, and no further than one more writer needs to start."""
+    pool = fallen("a", "b")
+    cap = pool.capacity.cap_bytes_per_s
+    fine = report(cap // 4, cap // 4, throttled=0.3)
+    assert pool.rounds(100, a=fine, b=fine) == cap
+    assert pool.rounds(4) > cap
+
+
+def test_writers_that_do_not_quite_get_their_grants_stop_the_probing() -> None:
+    """Storage is full: the cap drifts by a hundredth per five seconds, it does not jump."""
+    pool = fallen("a", "b")
+    cap = pool.capacity.cap_bytes_per_s
+    tight = report(cap // 2, 0.93 * cap / 2)
+    assert cap < pool.rounds(5, a=tight, b=tight) <= 1.04 * cap
+
+
+def test_an_idle_pool_doubles_its_cap_in_five_minutes() -> None:
+    """Old trouble is forgotten, however the ticks come."""
+    pool = fallen("a", "b")
+    cap = pool.capacity.cap_bytes_per_s
+    pool.capacity.left("a")
+    pool.capacity.left("b")
+    pool.capacity.passed(pool.now_s + 10.0 + 300.0, 0)
+    assert pool.capacity.cap_bytes_per_s == pytest.approx(2 * cap, rel=0.01)
+    pool.capacity.passed(pool.now_s + 1000.0, 0)
+    assert pool.capacity.cap_bytes_per_s == CEILING
+    assert pool.capacity.wake_at_s() is None
+
+
+def test_writers_that_stand_still_let_nothing_drift() -> None:
+    """A stalled storage is not an idle one."""
+    pool = fallen("a", "b")
+    cap = pool.capacity.cap_bytes_per_s
+    hung = report(cap // 2, 0.0)
+    assert pool.rounds(30, a=hung, b=hung) == cap
+
+
+def test_what_is_counted_for_silent_jobs_is_not_missing_in_what_was_achieved(pool: Pool) -> None:
+    """Without it a fall would leave nothing to those who do report."""
+    pool.known("a", granted=600_000)
+    pool.capacity.reported("a", report(600_000, 240_000), pool.now_s + 5.0, silent_bytes_per_s=400_000)
+    assert pool.capacity.cap_bytes_per_s == pytest.approx(400_000 + 1.02 * 240_000, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("ceiling", "cap"), [(CEILING, 408_000), (300_000, 300_000), (10 * CEILING, 408_000), (10**9, 10**7)]
+)
+def test_the_cap_is_kept_under_the_ceiling_of_today(ceiling: int, cap: int) -> None:
+    """A restart goes on with it; a changed ceiling clamps it, and so does its hundredth."""
+    kept = fallen("a", "b").capacity.to_dict()
+    assert Capacity.from_dict(kept, ceiling).cap_bytes_per_s == pytest.approx(cap, rel=0.01)
+
+
+def test_nothing_kept_means_the_ceiling() -> None:
+    """Records of a version that learned nothing."""
+    assert Capacity.from_dict({}, CEILING).cap_bytes_per_s == CEILING
+
+
+def test_a_kept_cap_rises_again_though_nobody_reports() -> None:
+    """The first look at the clock sets its time."""
+    capacity = Capacity.from_dict({"cap_bytes_per_s": 400_000}, CEILING)
+    capacity.passed(100.0, 0)
+    assert capacity.wake_at_s() == pytest.approx(115.0)
+    capacity.passed(115.0, 0)
+    assert capacity.cap_bytes_per_s > 400_000
+
+
+def test_names_cost_no_memory_without_bound(pool: Pool) -> None:
+    """Ten thousand jobs that wrote once leave a bounded number of habits, and no flows."""
+    for number in range(10_000):
+        pool.capacity.reported(f"job-{number}", report(1000, 500, time_s=2.0), 20.0 * number)
+        pool.capacity.left(f"job-{number}")
+    assert len(pool.capacity._habits._habits) <= 4096
+    assert len(pool.capacity._flows._flows) <= 2
