@@ -25,6 +25,7 @@ class Writer:
     wanted_bytes_per_s: int
     least_bytes_per_s: int
     tenant: str | None = None
+    is_read: bool = False
     bytes_left: float = math.inf
     from_s: float = 0.0
 
@@ -45,7 +46,7 @@ def fill(
     """Rate of each writer and why it is not more. Somebody always gets something while anything is left."""
     shares: list[tuple[int, RateReason]] = []
     by_tenant: dict[str, int] = {}
-    num_writing = 0
+    somebody, num_writing = False, 0
     for writer in writers:
         rate, reason = min(writer.wanted_bytes_per_s, rest_bytes_per_s), RateReason.NO_ROOM
         if rate == writer.wanted_bytes_per_s:
@@ -54,12 +55,13 @@ def fill(
             left = config.max_tenant_bytes_per_s - by_tenant.get(writer.tenant, 0)
             if left < rate:
                 rate, reason = left, RateReason.TENANT_CAP
-        if config.max_writers is not None and num_writing >= config.max_writers:
+        if num_writing == config.max_writers and not writer.is_read:
             rate, reason = 0, RateReason.MAX_WRITERS
-        elif num_writing and rate < writer.least_bytes_per_s:
+        elif somebody and rate < writer.least_bytes_per_s:
             rate = 0
         if rate:
-            num_writing += 1
+            somebody = True
+            num_writing += not writer.is_read
             rest_bytes_per_s -= rate
             if writer.tenant is not None:
                 by_tenant[writer.tenant] = by_tenant.get(writer.tenant, 0) + rate

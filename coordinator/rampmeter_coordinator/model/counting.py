@@ -9,6 +9,7 @@ import math
 
 from rampmeter.core.messages import MARGIN_S, Kind, Plan
 from rampmeter_coordinator.model.pool import QUEUE_MEMORY_S, START_WITHIN_S, PoolConfig
+from rampmeter_coordinator.model.progress import Progress
 from rampmeter_coordinator.model.records import Job, OldShare, SafeOffer
 
 ANSWER_ON_ITS_WAY_S = 60.0
@@ -188,7 +189,7 @@ def rebase(job: Job, now_s: float, until_s: float) -> None:
     for share in job.old_shares:
         share.until_s = until_s
     if job.lease is not None:
-        job.lease.granted_s, job.lease.reported_s = now_s, None
+        job.lease.granted_s, job.lease.reported_s, job.lease.progress = now_s, None, Progress()
         job.lease.ready_by_s = None if job.lease.ready else now_s + START_WITHIN_S
     job.registered_s = job.answered_s = now_s
     job.contact_s = job.answered_received_s = job.queued_since_s = None

@@ -20,6 +20,7 @@ from rampmeter.core.messages import (
 from rampmeter_coordinator.model import counting, precedence, reporting
 from rampmeter_coordinator.model.answering import Answering
 from rampmeter_coordinator.model.pool import HOLD_RENEWAL_S, HOLD_SLOT_S, START_WITHIN_S
+from rampmeter_coordinator.model.progress import Verdict
 from rampmeter_coordinator.model.queueing import Queueing, in_hand, lead_of
 from rampmeter_coordinator.model.rates import Rates
 from rampmeter_coordinator.model.records import Held, Job, Lease, Offer, Waiter
@@ -55,7 +56,6 @@ class Leasing:
         job.asked_s = now_s
         waiter = job.waiter = _waiter(job, request, job.queued_since_s, now_s)
         job.held = Held(seq=request.seq, received_s=now_s, until_s=now_s + HOLD_SLOT_S)
-        self._state.unsettled = True
         if not self._state.enforces(job):
             self._state.count("would_wait", int(self._rates.would_wait(job, waiter)))
             self._grant(job, waiter, now_s)
@@ -63,7 +63,10 @@ class Leasing:
         self._state.waiting[job.uid] = job
         if self._answering.needs_contact(job, now_s) and waiter.deadline_at_s is None:
             self._answering.wait(job, 0.0, WaitReason.CONFIRM, now_s)
-        else:
+            return
+        if self._state.unsettled or not self._queueing.joins_quietly(job, waiter, now_s):
+            self._state.unsettled = True
+        if job.held is not None:
             self._state.touch(job, now_s)
 
     def _new_save(self, job: Job) -> None:
@@ -95,8 +98,14 @@ class Leasing:
             return
         assert job.lease is not None
         self.learn(job, job.lease, request, now_s)
+        if self._is_hopeless(job, job.lease, request, now_s):
+            job.held = Held(seq=request.seq, received_s=now_s, until_s=now_s)
+            self.revoke(job, GoneReason.NO_PROGRESS, now_s)
+            return
         hold_s = min(HOLD_RENEWAL_S, self._state.config.ttl_s / 3.0)
-        if now_s + 2.0 * hold_s >= counting.lease_until(job) or self._answering.needs_contact(job, now_s):
+        # Not extended for a hold's length, because it is new or the coordinator was away: now, then.
+        overdue = now_s + self._state.config.ttl_s - hold_s >= counting.lease_until(job)
+        if overdue or self._answering.needs_contact(job, now_s):
             hold_s = 0.0
         job.held = Held(seq=request.seq, received_s=now_s, until_s=now_s + hold_s)
         self._state.touch(job, now_s)
@@ -117,6 +126,22 @@ class Leasing:
         before = (state.capacity.cap_bytes_per_s, state.capacity.slow_maximum(job.uid))
         state.capacity.reported(job.uid, report, now_s)
         state.unsettled |= before != (state.capacity.cap_bytes_per_s, state.capacity.slow_maximum(job.uid))
+
+    def _is_hopeless(self, job: Job, lease: Lease, request: Renew, now_s: float) -> bool:
+        """Whether the writer has stood still for so long, while others write, that its lease is taken back."""
+        lane = self._state.config.lane(lease.kind)
+        holders = [(other, other.lease) for other in self._state.holders(lane) if other is not job]
+        was_cut = lease.progress.is_cut
+        verdict = lease.progress.renewed(
+            done_bytes=request.done_bytes,
+            num_bytes=lease.num_bytes,
+            bytes_per_s=lease.offers[0].bytes_per_s if lease.offers else 0,
+            now_s=now_s,
+            others=[held.progress for other, held in holders if held and counting.leased(other, now_s)],
+        )
+        self._state.unsettled |= was_cut != lease.progress.is_cut
+        committing = lease.num_bytes is not None and request.done_bytes >= lease.num_bytes
+        return verdict is Verdict.REVOKED and not committing
 
     def confirmed(self, job: Job, ack: int, now_s: float) -> None:
         """The agent has applied the answer to `ack` last; a lease that it therefore does not hold is over."""
@@ -157,8 +182,8 @@ class Leasing:
 
     def _make_room(self, now_s: float) -> None:
         """On a shared budget: saves that are cheaper given up than finished while blocked reads wait."""
-        if not self._state.config.shared_reads:
-            return
+        if not self._state.config.shared_reads or self._state.old_counted(Kind.WRITE, now_s):
+            return  # nobody is given up while room from the last one is on its way
         holders = self._state.holders(Kind.WRITE)
         reads = [job for job in holders if job.lease is not None and job.lease.kind is Kind.READ]
         price, budget = self._queueing.live_price(now_s), self._state.budget(Kind.WRITE)
@@ -166,6 +191,7 @@ class Leasing:
             is_save = job.lease is not None and job.lease.kind is Kind.WRITE and job.lease.ready
             if is_save and precedence.pays_to_give_up(job, reads, price, budget, now_s):
                 self.revoke(job, GoneReason.MAKE_ROOM, now_s)
+                return
 
     def _speak_early(self, now_s: float) -> None:
         self._rates.work_out(now_s)

@@ -6,9 +6,11 @@ ask again. Others may pass a head that does not fit, until it starves: then nobo
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from rampmeter.core.messages import Kind, WaitReason
-from rampmeter_coordinator.model import bidding, counting, urgency
+from rampmeter_coordinator.model import bidding, counting, precedence, urgency
+from rampmeter_coordinator.model.admission import Writer
 from rampmeter_coordinator.model.answering import Answering
 from rampmeter_coordinator.model.arming import ARM_AHEAD_S, Outlook
 from rampmeter_coordinator.model.pool import HOLD_SLOT_S
@@ -25,7 +27,21 @@ MAX_RETRY_S = 60.0
 _LOOK_AGAIN_S = 0.1
 """The shortest time between two looks at who can be armed where nothing else has happened."""
 
+STALE_S = 1.0
+"""A look at the queue is good for a newcomer for so long, if nothing but newcomers came."""
+
 Grant = Callable[[Job, Waiter, float], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Look:
+    """What the last walk along a queue found: good until something moves, or it is stale."""
+
+    at_s: float
+    outlook: Outlook
+    may_pass: bool
+    backlog_bytes: int
+    max_held: int
 
 
 class Queueing:
@@ -36,6 +52,7 @@ class Queueing:
         self._rates = rates
         self._answering = answering
         self._grant = grant
+        self._seen: dict[Kind, _Look] = {}
 
     def live_price(self, now_s: float) -> float:
         """The largest waiting bid, in GPU-seconds per byte: what a byte of this storage is worth right now."""
@@ -51,6 +68,7 @@ class Queueing:
         """Grant to those who fit, in order; send those home whose turn is far away. True if anybody was granted."""
         state, num_live = self._state, len(self._state.live)
         state.look_again_s = math.inf
+        self._seen.clear()
         for lane in {state.config.lane(job.waiter.kind) for job in state.waiting.values() if job.waiter}:
             jobs = [
                 job
@@ -62,34 +80,82 @@ class Queueing:
             self._serve_lane(bidding.in_order(jobs, state.budget(lane), now_s), lane, now_s)
         return len(state.live) > num_live
 
+    def joins_quietly(self, job: Job, waiter: Waiter, now_s: float) -> bool:
+        """Take in a newcomer while nothing else has moved; False if it may change anything for anybody.
+
+        With no room in sight it waits with the others, or the last of them is sent home; the next walk sorts them.
+        """
+        lane = self._state.config.lane(waiter.kind)
+        look = self._seen.get(lane)
+        if look is None or now_s > look.at_s + STALE_S or waiter.deadline_at_s is not None or waiter.started:
+            return False
+        if any(job.lease is not None and job.lease.num_bytes is None for job in self._state.live.values()):
+            return False  # it gives way as soon as anybody else wants the room
+        newcomer = self._rates.newcomer(job, waiter, lane, now_s + lead_of(job, waiter))
+        if look.may_pass and self._fits(job, waiter, newcomer, look.outlook, now_s):
+            return False
+        self._look_again_at(look.outlook.first_end_s - (newcomer.from_s - now_s) - ARM_AHEAD_S, now_s)
+        waiter.reason = self._reason(job, waiter, lane, now_s)
+        held = [
+            other
+            for other in self._state.waiting.values()
+            if other.waiter is not None and self._state.config.lane(other.waiter.kind) is lane
+        ]
+        last = bidding.in_order(held, self._state.budget(lane), now_s)[-1]
+        assert last.waiter is not None
+        self._stays_or_goes(last, last.waiter, look, len(held) - 1, now_s)
+        return True
+
     def _serve_lane(self, order: list[Job], lane: Kind, now_s: float) -> None:
-        outlook = self._outlook(lane, now_s)
-        passing = True
-        backlog_bytes, position, num_writing = self._backlog(lane), 0, len(self._state.holders(lane))
+        outlook, hopeless = self._outlook(lane, now_s), _Hopeless()
+        look = _Look(
+            at_s=now_s, outlook=outlook, may_pass=True, backlog_bytes=self._backlog(lane), max_held=ALWAYS_HELD
+        )
+        num_writing, position = len(self._state.holders(lane)), 0
         for job in order:
             waiter = job.waiter
             assert waiter is not None
-            lead_s = lead_of(job, waiter)
-            newcomer = self._rates.newcomer(job, waiter, lane, now_s + lead_s)
-            if passing and outlook.has_room_for(newcomer, lead_s):
+            newcomer = self._rates.newcomer(job, waiter, lane, now_s + lead_of(job, waiter))
+            may_fit = look.may_pass and not hopeless.covers(newcomer)
+            if may_fit and self._fits(job, waiter, newcomer, outlook, now_s):
                 self._grant(job, waiter, now_s)
                 outlook.comes_next(newcomer)
                 num_writing += 1
                 continue
-            self._look_again_at(outlook.first_end_s - lead_s - ARM_AHEAD_S, now_s)
+            hopeless.add(newcomer)
+            self._look_again_at(outlook.first_end_s - (newcomer.from_s - now_s) - ARM_AHEAD_S, now_s)
             outlook.comes_next(newcomer)
-            passing = passing and not bidding.is_starving(job, waiter, now_s)
-            waiter.reason = self._reason(job, waiter, lane, now_s)
-            eta_s = backlog_bytes / max(1, self._state.budget(lane))
-            if position >= max(ALWAYS_HELD, 2 * num_writing) and eta_s > HOLD_SLOT_S:
-                retry_s = min(MAX_RETRY_S, eta_s / 2.0) * (0.8 + 0.4 * self._state.rng.random())
-                self._answering.wait(job, retry_s, waiter.reason, now_s, eta_s=eta_s)
-            backlog_bytes += waiter.num_bytes or 0
+            look.may_pass = look.may_pass and not bidding.is_starving(job, waiter, now_s)
+            look.max_held = max(ALWAYS_HELD, 2 * num_writing)
+            self._stays_or_goes(job, waiter, look, position, now_s)
             position += 1
+        self._seen[lane] = look
+
+    def _fits(self, job: Job, waiter: Waiter, newcomer: Writer, outlook: Outlook, now_s: float) -> bool:
+        """Whether room appears in time; a blocked read looks past those whom it would pause."""
+        lane = self._state.config.lane(waiter.kind)
+        if waiter.kind is Kind.READ and lane is Kind.WRITE:
+            holders = self._state.holders(lane)
+            outlook = self._outlook_of(
+                precedence.ahead_of_waiter(holders, job, waiter, self._state.budget(lane), now_s), lane, now_s
+            )
+        return outlook.has_room_for(newcomer, newcomer.from_s - now_s)
+
+    def _stays_or_goes(self, job: Job, waiter: Waiter, look: _Look, position: int, now_s: float) -> None:
+        """The first of a queue are held, and who comes soon; others are told when to ask again."""
+        lane = self._state.config.lane(waiter.kind)
+        waiter.reason = self._reason(job, waiter, lane, now_s)
+        eta_s = look.backlog_bytes / max(1, self._state.budget(lane))
+        look.backlog_bytes += waiter.num_bytes or 0
+        if position >= look.max_held and eta_s > HOLD_SLOT_S:
+            retry_s = min(MAX_RETRY_S, eta_s / 2.0) * (0.8 + 0.4 * self._state.rng.random())
+            self._answering.wait(job, retry_s, waiter.reason, now_s, eta_s=eta_s)
 
     def _outlook(self, lane: Kind, now_s: float) -> Outlook:
         """Those who write or will. Who is armed and late blocks nobody: it may come at any time, or never."""
-        holders = self._rates.in_order(self._state.holders(lane), lane, now_s)
+        return self._outlook_of(self._rates.in_order(self._state.holders(lane), lane, now_s), lane, now_s)
+
+    def _outlook_of(self, holders: list[Job], lane: Kind, now_s: float) -> Outlook:
         writers = [
             self._rates.writer(job, now_s)
             for job in holders
@@ -98,9 +164,8 @@ class Queueing:
         return Outlook(writers, self._rates.rest(lane, now_s), self._state.config, now_s)
 
     def _look_again_at(self, at_s: float, now_s: float) -> None:
-        if (
-            now_s < at_s < math.inf
-        ):  # whatever else changes is heard of: a renewal, a release, the end of a lease
+        # Whatever else changes is heard of: a renewal, a release, the end of a lease.
+        if now_s < at_s < math.inf:
             self._state.look_again_s = min(self._state.look_again_s, max(at_s, now_s + _LOOK_AGAIN_S))
 
     def _backlog(self, lane: Kind) -> int:
@@ -205,6 +270,24 @@ class Queueing:
             if state.config.lane(share.kind) is lane
         ]
         return rooms
+
+
+class _Hopeless:
+    """Who had no room, by what it needed and from when: whoever comes later and needs no less then has none either."""
+
+    def __init__(self) -> None:
+        self._needs: list[tuple[int, float]] = []
+
+    def add(self, writer: Writer) -> None:
+        if writer.tenant is None and not writer.is_read:  # a tenant's cap says nothing of others
+            self._needs.append((writer.least_bytes_per_s, writer.from_s))
+
+    def covers(self, writer: Writer) -> bool:
+        if writer.is_read:
+            return False
+        return any(
+            least <= writer.least_bytes_per_s and writer.from_s == from_s for least, from_s in self._needs
+        )
 
 
 def lead_of(job: Job, waiter: Waiter) -> float:

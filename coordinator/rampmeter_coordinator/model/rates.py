@@ -93,6 +93,8 @@ class Rates:
             return RateReason.GRACE
         if wish in (RateReason.MAX_WRITERS, RateReason.TENANT_CAP):
             return wish
+        if lease.progress.is_cut:
+            return RateReason.NO_PROGRESS
         return RateReason.SHARED if rate > 0 else self._why_nothing(lease, lane, now_s)
 
     def _why_nothing(self, lease: Lease, lane: Kind, now_s: float) -> RateReason:
@@ -147,6 +149,9 @@ class Rates:
         assert lease is not None
         lane = self._state.config.lane(lease.kind)
         wanted = self.wanted(job, lease.max_bytes_per_s, lane)
+        trickle = lease.progress.maximum(self._state.config.budget_bytes_per_s)
+        if trickle is not None:
+            wanted = min(wanted, trickle)
         if lease.num_bytes is None and self._others_want(job, lane):
             wanted = min(wanted, int(admission.UNKNOWN_SHARE * self._state.budget(lane)))
         writer = Writer(
@@ -156,6 +161,7 @@ class Rates:
             writer.bytes_left = max(
                 1.0, lease.num_bytes - _written(lease, counting.leased(job, now_s), now_s)
             )
+        writer.is_read = lease.kind is Kind.READ
         if not lease.ready and lease.ready_at_s is not None:
             writer.from_s = lease.ready_at_s
         return writer
@@ -168,18 +174,24 @@ class Rates:
         writer = Writer(
             wanted_bytes_per_s=wanted, least_bytes_per_s=admission.least(wanted), tenant=job.tenant
         )
-        writer.from_s = from_s
+        writer.from_s, writer.is_read = from_s, waiter.kind is Kind.READ
         if waiter.num_bytes is not None:
             writer.bytes_left = max(1.0, float(waiter.num_bytes))
         return writer
 
     def _others_want(self, job: Job, lane: Kind) -> bool:
-        """Whether somebody else waits for this lane or holds a lease of it."""
+        """Whether somebody else, whose size is known, waits for this lane or holds a lease of it."""
         lane_of = self._state.config.lane
+        wishes: list[tuple[Job, Waiter | Lease | None]] = []
+        wishes += ((other, other.waiter) for other in self._state.waiting.values())
+        wishes += ((other, other.lease) for other in self._state.holders(lane))
         return any(
-            other is not job and other.waiter is not None and lane_of(other.waiter.kind) is lane
-            for other in self._state.waiting.values()
-        ) or any(other is not job for other in self._state.holders(lane))
+            other is not job
+            and wish is not None
+            and wish.num_bytes is not None
+            and lane_of(wish.kind) is lane
+            for other, wish in wishes
+        )
 
 
 def _written(lease: Lease, rate: int, now_s: float) -> float:

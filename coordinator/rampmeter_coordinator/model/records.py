@@ -23,6 +23,7 @@ from rampmeter.core.messages import (
     WaitReason,
 )
 from rampmeter_coordinator.model.encoding import twin_of
+from rampmeter_coordinator.model.progress import Progress
 
 INFINITY = math.inf
 
@@ -85,6 +86,7 @@ class Lease(_Record, kw_only=True):
     order_s: float = 0.0
     ready_at_s: float | None = None
     deadline_at_s: float | None = None
+    progress: Progress = field(default_factory=Progress)
     throttled_s: float = 0.0
     blocked_s: float = 0.0
     busy_s: float = 0.0

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rampmeter_coordinator.model.progress import Progress
 from rampmeter_coordinator.model.records import Job, Lease, Offer, OldShare
 
 LATER: Mapping[type, tuple[str, ...]] = {
@@ -48,6 +49,7 @@ def shift(job: Job, offset: ClockOffset) -> None:
         _move(share, offset)
     if job.lease is not None:
         _move(job.lease, offset)
+        job.lease.progress = Progress()
         for offer in job.lease.offers:
             _move(offer, offset)
 
