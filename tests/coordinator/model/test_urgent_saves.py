@@ -111,7 +111,7 @@ def test_room_of_a_writer_that_cannot_be_told_comes_when_its_lease_expires() -> 
     urgent(saver, T, deadline_s=21.0)
     assert rate_of(saver) == 0
     saver.renew(T + 1, held=0)
-    saver.renew(T + 9.9, held=0)
+    on_line(saver, T + 9.9)
     assert desk.rates(T + 9.9) == {1: 1000, 2: 0}
     desk.tick(T + 10)
     assert desk.rates(T + 10) == {2: 1000}
