@@ -11,6 +11,8 @@ from support.fleet import Fleet
 from support.waiting import until
 
 LIMIT_S = 5.0
+RENEWALS_S = 7.0
+"""In this time every holder has renewed at least once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,7 @@ async def kill_leaders(deployment, *, kills, holders=30, others=20):
     takeovers = []
     async with Fleet(deployment.urls, holders=holders, others=others) as fleet:
         await until(lambda: fleet.all_write() and len(fleet.grants) > holders, what="all holders to write")
+        await pass_s(RENEWALS_S)  # a lease that was never renewed is too short for a take-over
         for _ in range(kills):
             leader = await asyncio.to_thread(deployment.leader)
             index = deployment.members.index(leader)
@@ -36,10 +39,15 @@ async def kill_leaders(deployment, *, kills, holders=30, others=20):
             takeovers.append(Takeover(new_grant_s=grant.at_s - killed_s))
             await asyncio.to_thread(leader.start)
             fleet.urls[index] = leader.url
-            end_s = time.monotonic() + 6.0
-            await until(lambda end_s=end_s: time.monotonic() > end_s, what="renewals of every holder")
+            await pass_s(RENEWALS_S)
             fleet.check()
     return fleet, takeovers
+
+
+async def pass_s(seconds):
+    """Let the fleet go on for so long."""
+    end_s = time.monotonic() + seconds
+    await until(lambda: time.monotonic() > end_s, what="the time", limit_s=seconds + 30)
 
 
 async def new_grant(fleet, *, since_s, fence, limit_s=30.0):

@@ -1,23 +1,13 @@
 """What happens to jobs when Redis stands still, dies and comes back, or fails over and loses what it had confirmed."""
 
 import asyncio
-import time
 
-from failover.leader_kill import new_grant
+from failover.leader_kill import RENEWALS_S, new_grant, pass_s
 from support.fleet import Fleet
 from support.waiting import until, wait_for
 
 SHORT_LEASES = '[pools.default]\ncapacity = "1GB/s"\nttl = "10s"\n'
 """A settings file: grace is 11 s then."""
-
-RENEWALS_S = 7.0
-"""In this time every holder has renewed at least once."""
-
-
-async def pass_s(seconds):
-    """Let the fleet go on for so long."""
-    end_s = time.monotonic() + seconds
-    await until(lambda: time.monotonic() > end_s, what="the time", limit_s=seconds + 30)
 
 
 async def freeze(deployment, server, *, frozen_s, holders=30, others=20):

@@ -2,9 +2,8 @@
 
 import asyncio
 import random
-import time
 
-from failover.leader_kill import new_grant
+from failover.leader_kill import new_grant, pass_s
 from support.fleet import Fleet
 from support.waiting import until
 
@@ -17,8 +16,7 @@ async def kill_coordinator(served, *, kills, holders=30, others=20, seed=11):
     async with Fleet([served.url], holders=holders, others=others) as fleet:
         await until(lambda: fleet.all_write() and len(fleet.grants) > holders, what="all holders to write")
         for _ in range(kills):
-            end_s = time.monotonic() + seeded.uniform(0.0, LONGEST_LIFE_S)
-            await until(lambda end_s=end_s: time.monotonic() > end_s, what="the instant")
+            await pass_s(seeded.uniform(0.0, LONGEST_LIFE_S))
             fence = fleet.fence_now()
             served.kill()
             await asyncio.to_thread(served.start)
