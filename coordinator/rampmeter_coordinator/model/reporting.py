@@ -10,10 +10,13 @@ from rampmeter_coordinator.model.records import Lease
 
 
 def since_last(lease: Lease, request: Renew | Release, now_s: float) -> Report | None:
-    """The difference to the report before, noted in the lease; None where there is nothing to compare with."""
+    """The difference to the report before, noted in the lease; None where there is nothing to compare with.
+
+    An answer is followed by the next request at once: what it allows counts for the time after that request.
+    """
     rate = lease.offers[0].bytes_per_s if lease.offers else 0
     report = Report(
-        bytes_per_s=rate if lease.reported_rate is None else min(rate, lease.reported_rate),
+        bytes_per_s=rate if lease.reported_rate is None else lease.reported_rate,
         num_bytes=max(0, request.done_bytes - lease.done_bytes),
         throttled_s=max(0.0, request.throttled_s - lease.throttled_s),
         blocked_s=max(0.0, request.blocked_s - lease.blocked_s),
