@@ -18,6 +18,7 @@ class Bandwidth:
 
     def __init__(self, config: PoolConfig) -> None:
         self.config = config
+        self.lanes = tuple(dict.fromkeys(map(config.lane, (Kind.WRITE, Kind.READ))))
         self.jobs: dict[str, Job] = {}
         self.live: dict[str, Job] = {}
         self.waiting: dict[str, Job] = {}

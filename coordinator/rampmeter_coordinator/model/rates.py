@@ -36,9 +36,8 @@ class Rates:
 
     def work_out(self, now_s: float) -> None:
         """Work the targets out anew: they hold until something moves."""
-        self._known = {
-            lane: self._targets(lane, now_s) for lane in {self._state.config.lane(kind) for kind in Kind}
-        }
+        lanes = self._state.lanes if self._state.live else ()
+        self._known = {lane: self._targets(lane, now_s) for lane in lanes}
 
     def _targets(self, lane: Kind, now_s: float) -> Targets:
         ready = [job for job in self._state.holders(lane) if job.lease is not None and job.lease.ready]

@@ -6,7 +6,6 @@ sum that has drifted is seen too. Changes nothing.
 
 from collections.abc import Iterator
 
-from rampmeter.core.messages import Kind
 from rampmeter_coordinator.model import counting
 from rampmeter_coordinator.model.records import Job
 from rampmeter_coordinator.model.state import PoolState
@@ -58,7 +57,7 @@ def _of_sums(state: PoolState, now_s: float) -> Iterator[str]:
         yield f"silent jobs count {state.silent_sum}, but their records say {silent}"
     if state.in_grace:  # what came back is counted as told
         return
-    for lane in {state.config.lane(kind) for kind in Kind}:
+    for lane in state.lanes:
         leased = sum(counting.leased(job, now_s) for job in state.holders(lane))
         if leased > state.highest_ceiling(lane):
             yield f"{lane} leases of {leased} bytes/s, above every budget that was in force"

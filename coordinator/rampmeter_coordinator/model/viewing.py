@@ -53,7 +53,7 @@ class Viewing:
         if self._state.config.enforced_share >= 1.0:
             return {}
         found: dict[str, int] = {}
-        for lane in {self._state.config.lane(kind) for kind in Kind}:
+        for lane in self._state.lanes:
             found |= self._rates.would(lane, now_s)
         return found
 
