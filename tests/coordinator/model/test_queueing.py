@@ -154,6 +154,16 @@ def test_a_save_of_unknown_size_gets_a_tenth_while_others_want_the_room() -> Non
     assert desk.rates(T + 8.1) == {1: 1000}
 
 
+def test_two_saves_of_unknown_size_do_not_hold_each_other_down() -> None:
+    """Nobody of known size wants the room: the first has it, the second waits."""
+    desk = Desk()
+    second, first = desk.known(2, T, num_bytes=None), desk.writer(1, T, num_bytes=None)
+    on_line(first, T)
+    second.ask(T, ready_in_s=0.0)
+    assert first.answer is None
+    assert desk.rates(T) == {1: 1000}
+
+
 def test_a_save_of_unknown_size_has_an_idle_pool_for_itself() -> None:
     """Nobody else wants it."""
     desk = Desk()

@@ -109,6 +109,16 @@ def test_a_waiting_restore_does_not_hold_down_a_save_of_unknown_size() -> None:
     assert desk.rates(T) == {1: 1000, 2: 1000}
 
 
+def test_the_number_of_writers_is_no_bound_for_restores() -> None:
+    """One may write; two read."""
+    desk = Desk(PoolConfig(name="pool", capacity_bytes_per_s=1000, utilisation=1.0, max_writers=1))
+    readers = [desk.known(2, T), desk.known(3, T)]
+    desk.writer(1, T)
+    for reader in readers:
+        read(reader, T, max_bytes_per_s=400)
+    assert desk.rates(T) == {1: 1000, 2: 400, 3: 400}
+
+
 def test_an_urgent_save_leaves_restores_alone() -> None:
     """And a save that makes room for it has no room; it is not paused for a restore."""
     desk = Desk()
@@ -154,6 +164,21 @@ def test_a_save_that_is_cheap_to_pause_pauses_for_a_restore() -> None:
     assert desk.rates(T + 5) == {1: 1000}
 
 
+def test_a_waiting_restore_is_granted_where_saves_would_be_paused_for_it() -> None:
+    """All of the budget is taken: it is granted all the same, the save is told in that step and then pauses."""
+    desk = Desk(SHARED)
+    reader = desk.known(2, T, num_gpus=64)
+    saver = desk.writer(1, T, num_bytes=10**6)
+    on_line(saver, T, done_bytes=100)
+    read(reader, T + 1, num_bytes=10_000)
+    assert told(reader)[0] == 0
+    saver.hear()
+    assert told(saver) == (0, RateReason.PAUSED)
+    on_line(reader, T + 1.1)
+    saver.renew(T + 1.2, held=0, done_bytes=200)
+    assert desk.rates(T + 1.2) == {1: 0, 2: 1000}
+
+
 def test_a_restore_waits_for_a_save_that_is_dear_to_pause() -> None:
     """A large job with hours of work at risk and a second to go, against one GPU."""
     desk = Desk(SHARED)
@@ -164,6 +189,7 @@ def test_a_restore_waits_for_a_save_that_is_dear_to_pause() -> None:
     on_line(saver, T, done_bytes=8000)
     read(reader, T + 0.1, num_bytes=100_000)
     assert saver.answer is None
+    assert reader.answer is None
     assert desk.rates(T + 0.1) == {1: 1000}
 
 

@@ -3,7 +3,7 @@
 import random
 from dataclasses import replace
 
-from rampmeter.core.messages import Grant, Kind, LeaseState, RateReason
+from rampmeter.core.messages import GoneReason, Grant, Kind, LeaseState, RateReason
 from rampmeter_coordinator.model.pool import PoolConfig
 from support.desk import Desk, Talker
 
@@ -87,6 +87,17 @@ def test_a_shadow_jobs_new_attempt_takes_nothing_either() -> None:
     enforced.ask(T + 1, ready_in_s=0.0)
     assert isinstance(enforced.last, Grant)
     assert enforced.last.bytes_per_s >= 800
+
+
+def test_a_shadow_lease_that_is_taken_back_takes_nothing_either() -> None:
+    """Nothing of it counts until its holder has confirmed."""
+    desk = Desk(HALF)
+    shadowed, enforced = desk.known(SHADOWED, T), desk.known(ENFORCED, T)
+    shadowed.ask(T, ready_in_s=0.0)
+    ledger = desk.ledger
+    ledger._leasing.revoke(ledger._state.jobs[shadowed.uid], GoneReason.REVOKED, T + 1)
+    enforced.ask(T + 1, ready_in_s=0.0)
+    assert told(enforced) == (LeaseState.ACTIVE, 1000, RateReason.FULL)
 
 
 def test_enforced_jobs_wait_for_each_other_only() -> None:
