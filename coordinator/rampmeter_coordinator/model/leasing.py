@@ -103,9 +103,7 @@ class Leasing:
             self.revoke(job, GoneReason.NO_PROGRESS, now_s)
             return
         hold_s = min(HOLD_RENEWAL_S, self._state.config.ttl_s / 3.0)
-        # Not extended for a hold's length, because it is new or the coordinator was away: now, then.
-        overdue = now_s + self._state.config.ttl_s - hold_s >= counting.lease_until(job)
-        if overdue or self._answering.needs_contact(job, now_s):
+        if now_s + 2.0 * hold_s >= counting.lease_until(job) or self._answering.needs_contact(job, now_s):
             hold_s = 0.0
         job.held = Held(seq=request.seq, received_s=now_s, until_s=now_s + hold_s)
         self._state.touch(job, now_s)
