@@ -178,3 +178,25 @@ def test_bad_files_are_refused_by_file_and_key(file, text, where):
         read_settings({"config": path}, {})
     assert str(caught.value).startswith(path)
     assert where in str(caught.value)
+
+
+def test_where_others_reach_this_replica():
+    """A URL of scheme, host and port; a slash at its end does not matter; none means the address it listens on."""
+    settings = read_settings({"advertise_url": "http://10.0.0.5:8000/"}, {})
+    assert settings.advertise_url == "http://10.0.0.5:8000"
+    assert read_settings({}, {}).advertise_url is None
+
+
+@pytest.mark.parametrize("value", ["10.0.0.5:8000", "ftp://10.0.0.5", "http://", "http://10.0.0.5/api", ""])
+def test_an_advertised_url_that_is_none_is_refused(value):
+    """A standby would send every request there."""
+    with pytest.raises(ConfigError, match="RAMPMETER_ADVERTISE_URL: must be"):
+        read_settings({}, {"RAMPMETER_ADVERTISE_URL": value})
+
+
+@pytest.mark.parametrize(
+    "store", ["redis://h/0", "rediss://h/0", "unix:///s", "redis+sentinel://h:1,i:2/s/0"]
+)
+def test_every_kind_of_redis_url_is_a_store(store):
+    """Plain, encrypted, a socket, and behind Sentinel."""
+    assert read_settings({"store": store}, {}).store == store
