@@ -124,7 +124,7 @@ class Attempt:
     def _abort(self, transfer: Transfer, now_s: float) -> None:
         """The snapshot is thrown away; training goes on."""
         self.job.world.storages[self.kind].close(transfer.stream, now_s)
-        if self.job.training.is_up:
+        if self.job.training.phase is Phase.STALLED:
             self.job.training.enter(Phase.RUNNING, now_s)
         transfer.is_over, transfer.is_aborted = True, True
         self.pacer.ended(now_s, committed=False)
@@ -184,8 +184,6 @@ class Attempt:
             transfer.is_open = True
             storage.open(transfer.stream, now_s)
             self.pacer.first_byte_in_hand()
-            if training.phase is Phase.RUNNING:
-                training.enter(Phase.FLUSHING, now_s)
         if now_s >= transfer.commit_s and not transfer.is_over:
             self._committed(transfer, now_s)
         elif transfer.is_open:
@@ -200,9 +198,10 @@ class Attempt:
         if self.transfer is None or not self.alive:
             return
         now_s = self.job.world.now_s
-        self.transfer.commit_s = now_s + (self.job.spec.tail_s if self.kind is Kind.WRITE else 0.0)
-        if self.job.training.phase is Phase.FLUSHING:
-            self.job.training.enter(Phase.RUNNING, now_s)
+        self.transfer.commit_s = now_s
+        if self.kind is Kind.WRITE:
+            self.transfer.commit_s += self.job.spec.tail_s
+            self.job.training.slowed(self.job.slow_down_s, now_s)
         self.poll()
 
     def _committed(self, transfer: Transfer, now_s: float) -> None:

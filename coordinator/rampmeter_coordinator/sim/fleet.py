@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 
 from rampmeter_coordinator.model.pool import PoolConfig
 from rampmeter_coordinator.sim.job import Job, JobSpec, Save
-from rampmeter_coordinator.sim.population import Bound, capacity_for, mixed_fleet, priced_bound, transfer_s
+from rampmeter_coordinator.sim.population import Bound, capacity_for, mixed_fleet, priced_bound
 from rampmeter_coordinator.sim.training import Sums
 from rampmeter_coordinator.sim.words import DEADLINE_S
 from rampmeter_coordinator.sim.world import START_S, World
@@ -210,7 +210,7 @@ def _lost_s(_: JobSpec, sums: Sums, __: float) -> float:
 
 def _restore_wait_s(budget_bytes_per_s: float) -> _Figure:
     def wait_s(spec: JobSpec, sums: Sums, _: float) -> float:
-        return sums.restore_s - sums.num_resumed * transfer_s(spec, budget_bytes_per_s)
+        return sums.restore_s - sums.num_resumed * spec.alone_s(budget_bytes_per_s)
 
     return wait_s
 

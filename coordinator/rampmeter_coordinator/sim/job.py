@@ -26,7 +26,8 @@ class JobSpec:
     mtbf_s, restart_s   mean time between failures; from a failure to the next attempt, without the read
     pipe_bytes_per_s    what its hosts can send at most: told
     cpu_bytes_per_s     what its CPUs can hash at most: not told
-    eps                 share of speed that a flush costs training
+    eps                 what a flush costs training, as a share of the time that its bytes take alone: a writer that
+                        sleeps in its bucket disturbs nobody
     share_preempted     how many of its saves are the last of an attempt: urgent, with a deadline
     """
 
@@ -42,6 +43,11 @@ class JobSpec:
     cpu_bytes_per_s: float = math.inf
     eps: float = 0.0
     share_preempted: float = 0.0
+
+    def alone_s(self, budget_bytes_per_s: float) -> float:
+        """How long its bytes take where nobody else is."""
+        pipe = math.inf if self.pipe_bytes_per_s is None else self.pipe_bytes_per_s
+        return self.num_bytes / min(pipe, self.cpu_bytes_per_s, budget_bytes_per_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +87,11 @@ class Job:
         self.world, self.spec = world, spec
         self.heartbeat_s, self.on_save = heartbeat_s, on_save
         self.rng = random.Random(f"{seed}/{spec.uid}")
-        self.training = Training(mtbf_s=spec.mtbf_s, eps=spec.eps, now_s=world.now_s)
+        self.training = Training(mtbf_s=spec.mtbf_s, now_s=world.now_s)
         self.attempt: Attempt | None = None
         self.num_attempts = self.num_given_up = 0
         """Attempts so far; saves before a preemption that were not written, because they would not have fitted."""
+        self.slow_down_s = spec.eps * spec.alone_s(world.config.budget_bytes_per_s)
         self._failures = random.Random(f"{seed}/{spec.uid}/failures")
 
     def start(self) -> None:

@@ -5,7 +5,6 @@ GPU-hours per failure times 2^-1..2^1. The bound is the convex problem of the de
 really are: no policy with the same budget can waste less to first order in T / M.
 """
 
-import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -59,13 +58,8 @@ def _own_period(spec: JobSpec, budget_bytes_per_s: float) -> float:
     return formulas.period(_cost(spec, budget_bytes_per_s), spec.mtbf_s)
 
 
-def transfer_s(spec: JobSpec, budget_bytes_per_s: float) -> float:
-    """How long the job's bytes take where nobody else is."""
-    return spec.num_bytes / min(spec.pipe_bytes_per_s or math.inf, budget_bytes_per_s)
-
-
 def _cost(spec: JobSpec, budget_bytes_per_s: float) -> float:
-    write_s = transfer_s(spec, budget_bytes_per_s)
+    write_s = spec.alone_s(budget_bytes_per_s)
     return formulas.cost(spec.stall_s, write_s, spec.eps, synchronous=False)
 
 
@@ -88,7 +82,7 @@ def priced_bound(specs: Sequence[JobSpec], budget_bytes_per_s: float) -> Bound:
     return Bound(
         price_gpu_s_per_byte=price,
         waste=tuple(
-            _waste(d, price, transfer_s(s, budget_bytes_per_s)) for s, d in zip(specs, demands, strict=True)
+            _waste(d, price, s.alone_s(budget_bytes_per_s)) for s, d in zip(specs, demands, strict=True)
         ),
     )
 
@@ -98,7 +92,7 @@ def _demand(spec: JobSpec, budget_bytes_per_s: float) -> Demand:
         num_bytes=spec.num_bytes,
         num_gpus=spec.num_gpus,
         cost_s=_cost(spec, budget_bytes_per_s),
-        write_s=spec.stall_s + transfer_s(spec, budget_bytes_per_s),
+        write_s=spec.stall_s + spec.alone_s(budget_bytes_per_s),
         mtbf_s=spec.mtbf_s,
         minimum_s=None,
     )

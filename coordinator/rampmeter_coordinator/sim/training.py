@@ -15,7 +15,6 @@ class Phase(StrEnum):
 
     RUNNING = "running"
     STALLED = "stalled"
-    FLUSHING = "flushing"
     DOWN = "down"
     RESTORING = "restoring"
 
@@ -50,16 +49,15 @@ class Sums:
 class Training:
     """One job's training, down at first; `advance` before anything is read."""
 
-    def __init__(self, *, mtbf_s: float, eps: float, now_s: float) -> None:
-        """`eps` is the share of speed that a flush in the background costs."""
+    def __init__(self, *, mtbf_s: float, now_s: float) -> None:
         self.phase = Phase.DOWN
         self.work_s = 0.0
         self.durable_s = 0.0
         """Work that the newest durable state holds."""
-        self._mtbf_s, self._eps = mtbf_s, eps
+        self._mtbf_s = mtbf_s
         self._at_s = now_s
         self._lost = dict.fromkeys(Phase, 0.0)
-        self._observed_s = self._rework_s = self._expected_rework_s = 0.0
+        self._observed_s = self._slowed_s = self._rework_s = self._expected_rework_s = 0.0
         self._num_failures = self._num_resumed = 0
 
     @property
@@ -78,17 +76,12 @@ class Training:
             return
         self._at_s = now_s
         self._observed_s += duration_s
-        speed = self._speed()
-        self._lost[self.phase] += duration_s * (1.0 - speed)
+        works = self.phase is Phase.RUNNING
+        self._lost[self.phase] += 0.0 if works else duration_s
         if self.is_up:
             before_s = self.age_s
-            self.work_s += duration_s * speed
+            self.work_s += duration_s if works else 0.0
             self._expected_rework_s += duration_s * (before_s + self.age_s) / 2.0 / self._mtbf_s
-
-    def _speed(self) -> float:
-        if self.phase is Phase.RUNNING:
-            return 1.0
-        return 1.0 - self._eps if self.phase is Phase.FLUSHING else 0.0
 
     def enter(self, phase: Phase, now_s: float) -> None:
         """Training does something else from now on."""
@@ -96,6 +89,12 @@ class Training:
             self.advance(now_s)
             self._num_resumed += self.phase is Phase.RESTORING
             self.phase = phase
+
+    def slowed(self, lost_s: float, now_s: float) -> None:
+        """A flush has slowed training down by this much in all."""
+        self.advance(now_s)
+        self.work_s -= lost_s
+        self._slowed_s += lost_s
 
     def saved(self, work_s: float) -> None:
         """A snapshot of `work_s` is durable."""
@@ -115,7 +114,7 @@ class Training:
         return Sums(
             observed_s=self._observed_s,
             stall_s=self._lost[Phase.STALLED],
-            slowed_s=self._lost[Phase.FLUSHING],
+            slowed_s=self._slowed_s,
             rework_s=self._rework_s,
             expected_rework_s=self._expected_rework_s,
             restart_s=self._lost[Phase.DOWN],

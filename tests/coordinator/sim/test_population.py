@@ -3,7 +3,7 @@
 import pytest
 
 from rampmeter_coordinator.sim.job import JobSpec
-from rampmeter_coordinator.sim.population import capacity_for, mixed_fleet, priced_bound, transfer_s
+from rampmeter_coordinator.sim.population import capacity_for, mixed_fleet, priced_bound
 
 
 def test_the_fleet_has_the_sizes_that_it_is_said_to_have():
@@ -36,4 +36,4 @@ def test_the_bound_of_equal_jobs_is_the_worked_example_of_the_research():
 
 def test_a_job_is_as_fast_as_the_slower_of_its_pipe_and_the_budget():
     job = JobSpec(uid="0", num_gpus=8, num_bytes=100, stall_s=1.0, pipe_bytes_per_s=20)
-    assert (transfer_s(job, 50.0), transfer_s(job, 10.0)) == (5.0, 10.0)
+    assert (job.alone_s(50.0), job.alone_s(10.0)) == (5.0, 10.0)

@@ -9,8 +9,8 @@ from rampmeter_coordinator.sim.training import Phase, Training
 MTBF_S = 5000.0
 
 
-def training(eps=0.1):
-    started = Training(mtbf_s=MTBF_S, eps=eps, now_s=0.0)
+def training():
+    started = Training(mtbf_s=MTBF_S, now_s=0.0)
     started.enter(Phase.RUNNING, 0.0)
     return started
 
@@ -18,8 +18,8 @@ def training(eps=0.1):
 def test_each_second_is_work_or_lost_to_one_cause():
     job = training()
     job.enter(Phase.STALLED, 100.0)
-    job.enter(Phase.FLUSHING, 103.0)
-    job.enter(Phase.RUNNING, 123.0)
+    job.enter(Phase.RUNNING, 103.0)
+    job.slowed(2.0, 123.0)
     job.saved(100.0)
     job.fall_back(200.0, failed=True)
     job.enter(Phase.RESTORING, 260.0)
@@ -52,7 +52,7 @@ def test_the_expected_rework_is_the_mean_of_the_rework_that_happens():
     """Failures with rate 1/M, a save each 400 s, some of them late: the means agree within four errors."""
     rng, seen, expected = random.Random(5), [], []
     for _ in range(4000):
-        job, now_s = training(eps=0.0), 0.0
+        job, now_s = training(), 0.0
         fails_s = rng.expovariate(1.0 / MTBF_S)
         end_s = min(fails_s, 3000.0)
         while now_s + 400.0 < end_s:
