@@ -271,10 +271,14 @@ class PoolRunner:
         loop = asyncio.get_running_loop()
         at_s = loop.time() + self._nap_s()
         if self._timer is not None:
-            if loop.time() < self._timer.when() <= at_s:
+            if self._timer.when() <= at_s:
                 return
             self._timer.cancel()
-        self._timer = loop.call_at(at_s, self._wake.set)
+        self._timer = loop.call_at(at_s, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None  # not told by its time: a loop may ring a moment before it
+        self._wake.set()
 
     def _nap_s(self) -> float:
         if self._pending is not None:
