@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from rampmeter.core.messages import Kind
 from rampmeter_coordinator.model import admission, bidding, planning
+from rampmeter_coordinator.model.arming import ARM_AHEAD_S
 from rampmeter_coordinator.model.records import Job, Lease, Waiter
 
 
@@ -67,18 +68,19 @@ def pays_to_give_up(
 ) -> bool:
     """Whether a synchronous save should be given up for blocked reads: cheaper than to wait and than to pause it.
 
-    Its bytes are lost, at the live price, and its job stays as old as it is. Not where all depends on unknown sizes,
-    and not where the budget is enough for all of them.
+    Its bytes are lost, at the live price, its job stays as old as it is and needs another lead time. Not where all
+    depends on unknown sizes, and not where the reads leave a rate that is worth writing at.
     """
     if not save.synchronous or not reads or _lease(save).deadline_at_s is not None:
         return False
-    wanted = [admission.wanted(_lease(job).max_bytes_per_s, budget_bytes_per_s) for job in (save, *reads)]
-    if sum(wanted) <= budget_bytes_per_s:
+    most = _lease(save).max_bytes_per_s
+    reading = sum(admission.wanted(_lease(read).max_bytes_per_s, budget_bytes_per_s) for read in reads)
+    if reading + admission.least(admission.wanted(most, budget_bytes_per_s)) <= budget_bytes_per_s:
         return False
     idle_gpus = _idle_gpus(save, now_s)
     written = _lease(save).done_bytes
-    written_s = bidding.service_s(written, _lease(save).max_bytes_per_s, budget_bytes_per_s)
-    give_up = idle_gpus * written_s + price_gpu_s_per_byte * written
+    lost_s = bidding.service_s(written, most, budget_bytes_per_s) + (save.learned.lead_s or 0.0) + ARM_AHEAD_S
+    give_up = idle_gpus * lost_s + price_gpu_s_per_byte * written
     pause = idle_gpus * sum(_left_s(read, budget_bytes_per_s) for read in reads)
     wait = sum(read.num_gpus for read in reads) * _left_s(save, budget_bytes_per_s)
     return give_up < min(wait, pause) < math.inf

@@ -1,5 +1,7 @@
 """Restores at the ledger's desk: a budget of their own, or a shared one on which idle GPUs weigh against saves."""
 
+from dataclasses import replace
+
 from rampmeter.core.messages import Gone, GoneReason, Grant, Kind, RateReason, WaitReason
 from rampmeter_coordinator.model.pool import PoolConfig
 from support.desk import POOL, Desk, Talker
@@ -221,6 +223,18 @@ def test_on_a_shared_budget_an_overdue_save_goes_before_a_restore() -> None:
     holder.release(T + 1)
     assert isinstance(saver.answer, Grant)
     assert not isinstance(reader.answer, Grant)
+
+
+def test_restores_take_no_writers_place_on_a_shared_budget() -> None:
+    """One may write: it does so beside two restores, whoever came first; the next save waits."""
+    desk = Desk(replace(SHARED, max_writers=1))
+    readers, writers = [desk.known(1, T), desk.known(2, T)], [desk.known(3, T), desk.known(4, T)]
+    read(readers[0], T, max_bytes_per_s=200)
+    for writer in writers:
+        writer.ask(T, ready_in_s=0.0, max_bytes_per_s=200)
+    read(readers[1], T, max_bytes_per_s=200)
+    assert desk.rates(T) == {1: 200, 2: 200, 3: 200}
+    assert desk.ledger.job_views(T)[3].wait_reason is WaitReason.MAX_WRITERS
 
 
 def test_an_urgent_save_displaces_a_restore_on_a_shared_budget() -> None:
