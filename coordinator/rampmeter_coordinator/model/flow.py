@@ -62,6 +62,11 @@ class Sample:
         return self.report.num_bytes / max(self.report.total_s, self.ended_s - self.begun_s)
 
     @property
+    def is_limited(self) -> bool:
+        """It was granted its own maximum, not a share of what there was."""
+        return self.due_bytes_per_s < self.report.bytes_per_s
+
+    @property
     def is_slow(self) -> bool:
         """It is blocked, and gets much less than it could use."""
         return self._gets_less_than(SLOW_SHARE * self.could_use_bytes_per_s)
@@ -226,10 +231,13 @@ class Flows:
     # -- room --------------------------------------------------------------------------------------------------
 
     def show_room(self, now_s: float) -> bool:
-        """Somebody writes, and the weighted median writer gets what is due: storage may have more."""
+        """Somebody writes, and the weighted median writer gets what is due: storage may have more.
+
+        Those who are limited by themselves would get no more from any storage.
+        """
         if not self.achieved(now_s):
             return False
-        samples = self._telling(now_s)
+        samples = [sample for sample in self._telling(now_s) if not sample.is_limited]
         return not self._most(samples, lambda sample: sample.is_tight)
 
     def stand_still(self, now_s: float) -> bool:

@@ -1,5 +1,7 @@
 """The rules by which a pool's cap is learned, one by one."""
 
+import itertools
+
 import pytest
 
 from rampmeter_coordinator.model.capacity import Capacity, Report
@@ -219,7 +221,7 @@ def test_probing_doubles_its_step_and_reaches_the_ceiling_within_90_seconds() ->
         share = caps[-1] // 2
         fine = report(share, share, throttled=0.3)
         caps.append(pool.round(a=fine, b=fine))
-    steps = [after / before - 1.0 for before, after in zip(caps, caps[1:], strict=False)]
+    steps = [after / before - 1.0 for before, after in itertools.pairwise(caps)]
     assert steps[2:9] == pytest.approx([0.02, 0.02, 0.02, 0.04, 0.04, 0.04, 0.08], abs=0.001)
     assert max(steps) <= 0.251
     assert len(caps) * RENEWAL_S <= 90.0
