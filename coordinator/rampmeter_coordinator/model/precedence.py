@@ -71,6 +71,7 @@ def pays_to_give_up(
     Its bytes are lost, at the live price, its job stays as old as it is and needs another lead time. Not where all
     depends on unknown sizes, and not where the reads leave a rate that is worth writing at.
     """
+    reads = [read for read in reads if _lease(read).ready]  # who is armed takes no bandwidth yet
     if not save.synchronous or not reads or _lease(save).deadline_at_s is not None:
         return False
     most = _lease(save).max_bytes_per_s

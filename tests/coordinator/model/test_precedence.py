@@ -153,6 +153,13 @@ def test_time_that_a_slow_writer_took_is_lost_in_full() -> None:
     assert gives_up(one, read("r", num_bytes=12_000))
 
 
+def test_a_save_makes_no_room_for_a_read_that_is_only_armed() -> None:
+    """Its first byte is not in hand: until then the save goes on."""
+    one = save("w", synchronous=True, done_bytes=100)
+    assert not gives_up(one, read("r", num_bytes=30_000, ready=False))
+    assert gives_up(one, read("r", num_bytes=30_000, ready=True))
+
+
 def test_a_save_that_can_go_on_beside_the_reads_does() -> None:
     """A tenth of its wish is enough: 100 of 1000 beside a read of 900, 10 of 100 beside one of 990."""
     one = save("w", synchronous=True, done_bytes=100)
