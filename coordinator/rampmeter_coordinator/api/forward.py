@@ -81,17 +81,15 @@ class Forwarder:
         if leader is None or not leader.url or HOP in request.headers:
             return None
         answer = asyncio.ensure_future(self._send(request, leader, body))
-        await _first_of(answer, gone, leader.over, self._replica.stopping)
-        if gone.done():
-            answer.cancel()
-            return Response(status_code=CLIENT_GONE)
-        if not answer.done():
-            answer.cancel()
-            return None
         try:
-            return _returned(answer.result())
+            await _first_of(answer, gone, leader.over, self._replica.stopping)
+            if gone.done():
+                return Response(status_code=CLIENT_GONE)
+            return _returned(answer.result()) if answer.done() else None
         except httpx.HTTPError:
             return None
+        finally:
+            answer.cancel()  # the leader then sees that nobody waits any more
 
     async def _leader_changes(self, news: asyncio.Event, gone: asyncio.Task[None]) -> bool:
         """Wait for news of who leads: they come soon, if the store answers. False if they do not."""
