@@ -203,8 +203,10 @@ def _nothing_lost(stored: StoredPool, known: Known | None) -> bool:
         return stored.contiguous
     if position.behind(known.position):
         return False
-    # Nobody wrote since this process did, so nobody was told of a commit that it does not know.
-    return stored.contiguous or (known.ours and position.writer == known.position.writer)
+    # Nobody wrote since this process did, so nobody was told of a commit that it does not know. Where one server may
+    # take another's place, a leader in between may have written to the one that is gone.
+    own = known.ours and position.writer == known.position.writer and stored.overlap_s == 0.0
+    return stored.contiguous or own
 
 
 def _wall_ms() -> int:

@@ -254,8 +254,9 @@ def test_an_empty_store_that_had_commits_is_not_fresh():
     asyncio.run(scenario())
 
 
-def test_grace_is_longer_where_an_old_server_may_still_take_commits():
-    """A deposed master grants until it notices: those leases end that much later."""
+@pytest.mark.parametrize("remembers", [False, True])
+def test_grace_is_longer_where_an_old_server_may_still_take_commits(remembers):
+    """A deposed master grants until it notices: those leases end that much later, whatever this process remembers."""
 
     class Replaced(Forgetful):
         async def load(self, pool):
@@ -264,7 +265,8 @@ def test_grace_is_longer_where_an_old_server_may_still_take_commits():
 
     async def scenario():
         store, clock = Replaced(), ManualClock()
-        await started(store, clock, fresh=True)
-        assert grace_s(await started(store, clock), clock) == POOL.grace_s + 12.0
+        head = (await started(store, clock, fresh=True)).head
+        known = Known(position=head.position, ours=True) if remembers else None
+        assert grace_s(await started(store, clock, known=known), clock) == POOL.grace_s + 12.0
 
     asyncio.run(scenario())
