@@ -42,7 +42,43 @@ def ledger() -> dict[str, Result]:
     return ledger_apply.measure()
 
 
-SUITES: dict[str, Callable[[], dict[str, Result]]] = {"ledger": ledger, "loop": loop, "flush": flush}
+def memory() -> dict[str, Result]:
+    """Memory of one job."""
+    from benchmarks import ledger_memory  # noqa: PLC0415
+
+    return ledger_memory.measure()
+
+
+def engine() -> dict[str, Result]:
+    """One decision with log and commit, in three stores."""
+    from benchmarks import engine_decisions  # noqa: PLC0415
+
+    return engine_decisions.measure(OUTPUT.parent)
+
+
+def http() -> dict[str, Result]:
+    """One request of a slot cycle over HTTP."""
+    from benchmarks import http_cycle  # noqa: PLC0415
+
+    return http_cycle.measure(OUTPUT.parent)
+
+
+def held() -> dict[str, Result]:
+    """5,000 requests that wait."""
+    from benchmarks import http_held  # noqa: PLC0415
+
+    return http_held.measure(OUTPUT.parent)
+
+
+SUITES: dict[str, Callable[[], dict[str, Result]]] = {
+    "ledger": ledger,
+    "memory": memory,
+    "engine": engine,
+    "http": http,
+    "held": held,
+    "loop": loop,
+    "flush": flush,
+}
 
 
 def main() -> None:
