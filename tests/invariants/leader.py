@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from rampmeter.core.messages import Request
+from rampmeter.core.messages import Fence, Request
 from rampmeter_coordinator.model.commands import Changes, Command, Tick
 from rampmeter_coordinator.model.ledger import Ledger
 from rampmeter_coordinator.model.pool import PoolConfig
@@ -32,6 +32,8 @@ class Store:
         self.records: dict[str, bytes] = {}
         self.meta = b""
         self.epoch = 0
+        self.fences: set[Fence] | None = None
+        """Of the leases that were live at the newest commit; None once commits were lost."""
         self._undo: deque[dict[str, bytes | None]] = deque(maxlen=MAX_LOST)
 
     def claim(self) -> int:
@@ -51,6 +53,7 @@ class Store:
     def lose(self, num_commits: int) -> set[str]:
         """Take the newest commits back; returns the uids whose records went back."""
         lost: set[str] = set()
+        self.fences = self.fences if num_commits == 0 else None
         for _ in range(min(num_commits, len(self._undo))):
             before = self._undo.pop()
             self._put(before)
@@ -64,7 +67,7 @@ class Store:
 
     def forget(self) -> None:
         """Everything is lost."""
-        self.records = {}
+        self.records, self.fences = {}, None
         self._undo.clear()
 
     def _put(self, records: Mapping[str, bytes | None]) -> None:
@@ -101,12 +104,17 @@ class Leader:
         if memory and self._world.store.meta:
             store = self._world.store
             self.ledger = Ledger.load(self.config, records=store.records, meta=store.meta, **about)
+            if store.fences is not None and store.fences != self._live_fences():
+                self._world.violated("a lease was lost in a restart")
         else:
             self.ledger = Ledger.new(self.config, **about)
 
     def grace_left_s(self) -> float:
         """How long only holders are served yet."""
         return max(0.0, self.ledger._state.grace_until_s - self.now_s)
+
+    def _live_fences(self) -> set[Fence]:
+        return {job.lease.fence for job in self.ledger._state.live.values()}
 
     # -- commands ------------------------------------------------------------------------------------------------
 
@@ -142,6 +150,7 @@ class Leader:
         if self.dies_at_commit is False or not self._world.store.commit(self.epoch, changes):
             self._world.stopped(self)
             return set()
+        self._world.store.fences = self._live_fences()
         if self.dies_at_commit:
             self._world.stopped(self)
             return set()

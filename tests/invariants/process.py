@@ -88,7 +88,7 @@ class Process:
         self._done_bytes = self._started_s = 0.0
         self._spent = {"throttled_s": 0.0, "blocked_s": 0.0, "busy_s": 0.0}
         self._advanced_s = self._snapshot_s = now_s
-        self._save_fence = self._release_fence = None
+        self._save_fence = self._release_fence = self._asked_fence = None
         self._rate_before = 0
         if remembered is not None:
             self.clock.remember(remembered, now_s)
@@ -351,6 +351,7 @@ class Process:
         self.clock.answered(now_s, body.plan)
         if isinstance(body, Grant):
             self.clock.granted(body, self._first_sent_s)
+            self._look_at_rate(request, body)
             self._save_fence = body.fence
             if not isinstance(request, Renew):
                 self._told_ready = isinstance(request, Ready) or request.ready_in_s == 0.0
@@ -369,3 +370,11 @@ class Process:
         elif isinstance(request, Finish):
             self.alive = False
         self._write(now_s)
+
+    def _look_at_rate(self, request: Request, grant: Grant) -> None:
+        """No lease that was asked for with a maximum may ever have more; one made anew after lost memory knows none."""
+        if isinstance(request, SlotRequest):
+            self._asked_fence = grant.fence
+        most = self.job.max_bytes_per_s
+        if grant.fence == self._asked_fence and most is not None and not 0 <= grant.bytes_per_s <= most:
+            self._world.violated(f"granted {grant.bytes_per_s}, but wanted at most {most}")

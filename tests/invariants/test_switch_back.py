@@ -1,184 +1,205 @@
-"""Each rule, switched back to its naive reading inside the world, must be noticed: so these tests can fail.
+"""Each rule, switched back to its naive reading, must be noticed: so the suite can fail.
 
-The table of rules and of the tests that catch them is docs/ledger-rules.md.
+The table of rules, readings and what catches them is docs/ledger-rules.md.
 """
 
-import dataclasses
+import importlib.util
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
-from invariants.process import Process
-from invariants.world import Faults, World
-from rampmeter.core.leaseclock import Allowance, LeaseClock
-from rampmeter.core.messages import MARGIN_S, Fence, LeaseState
-from rampmeter_coordinator.model import counting
-from rampmeter_coordinator.model.leasing import Leasing
-from rampmeter_coordinator.model.pool import PoolConfig
-from rampmeter_coordinator.model.state import PoolState
+from invariants import misreadings as wrong
+from invariants.faults import Faults
+from invariants.misreadings import Misreading
+from invariants.world import World
 
-Patch = Callable[[pytest.MonkeyPatch], None]
+ROOT = Path(__file__).parents[2]
+
+RULES = "coordinator/model/test_rules.py"
+LEDGER = "coordinator/model/test_ledger.py"
+CAPACITY = "coordinator/model/test_capacity.py"
+PROGRESS = "coordinator/model/test_progress.py"
 
 LOSSY = Faults(loss=0.4)
 RESTARTS = Faults(restarts=1 / 80, zombies=1 / 60)
+RETUNED = Faults(restarts=1 / 60, retune=0.6, partitions=1 / 25)
+FAIL_OVERS = Faults(restarts=1 / 50, forget=0.5, partitions=1 / 40, deaths=0, zombies=0)
 FORGETFUL = Faults(restarts=1 / 80, forget=0.5)
-MAX_SEEDS = 40
+PARTITIONS = Faults(partitions=1 / 40)
+MAX_SEEDS = 60
+FAULTY_S = 1500.0
 
 
-def lowered_is_answered(patch: pytest.MonkeyPatch) -> None:
-    """Count the newest offer only."""
-    patch.setattr(
-        counting,
-        "leased",
-        lambda job, now_s: job.lease.offers[-1].bytes_per_s if job.lease and job.lease.offers else 0,
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InWorld:
+    """A misreading that the observer of the adversarial world sees, as `seen`, under these faults."""
+
+    reading: Misreading
+    faults: Faults
+    seen: str = "over"
 
 
-def raise_before_lower(patch: pytest.MonkeyPatch) -> None:
-    """Give the target, whatever others may still be using."""
-    patch.setattr(Leasing, "_offerable", lambda self, job, target, now_s: target)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InTest:
+    """A misreading that makes a test of the suite fail. `arguments` of that test, made from its module."""
+
+    reading: Misreading
+    path: str
+    test: str
+    arguments: Callable[[ModuleType], tuple[Any, ...]] = lambda module: ()
+    fails_with: type[Exception] = AssertionError
+    match: str | None = None
 
 
-def contact_is_any_receipt(patch: pytest.MonkeyPatch) -> None:
-    """A request alone is a sign of life."""
-    confirmed = Leasing.confirmed
-
-    def naive(self: Leasing, job: object, ack: int, now_s: float) -> None:
-        confirmed(self, job, ack, now_s)
-        job.contact_s = now_s
-
-    patch.setattr(Leasing, "confirmed", naive)
-
-
-def safe_counted_only_when_usable(patch: pytest.MonkeyPatch) -> None:
-    """Count a silent job from the moment on at which it may write."""
-    patch.setattr(counting, "silent_from", lambda job, config: (job.contact_s or 0.0) + config.safe_after_s)
-
-
-def safe_right_after_the_lease(patch: pytest.MonkeyPatch) -> None:
-    """Let the safe rate begin one TTL and the margin after contact."""
-    patch.setattr(PoolConfig, "safe_after_s", property(lambda self: self.ttl_s + MARGIN_S))
-    patch.setattr(counting, "silent_from", lambda job, config: (job.contact_s or 0.0) + config.ttl_s)
-
-
-def restart_is_contact(patch: pytest.MonkeyPatch) -> None:
-    """After a restart everybody counts as just heard of."""
-    wake_up = PoolState.wake_up
-
-    def naive(self: PoolState, now_s: float) -> list[object]:
-        for job in self.jobs.values():
-            job.contact_s = now_s
-        return wake_up(self, now_s)
-
-    patch.setattr(PoolState, "wake_up", naive)
-
-
-def deadline_counts_from_the_answer(patch: pytest.MonkeyPatch) -> None:
-    """Without `held_s` an agent can only count from the receipt of the answer."""
-
-    def naive(self: LeaseClock, grant: object, first_sent_s: float) -> None:
-        rate = grant.bytes_per_s if grant.state is LeaseState.ACTIVE else 0
-        until_s = self._silent_since_s + grant.ttl_s - MARGIN_S
-        self._lease = Allowance(bytes_per_s=rate, until_s=until_s, fence=grant.fence)
-
-    patch.setattr(LeaseClock, "granted", naive)
-
-
-def older_attempt_is_dropped(patch: pytest.MonkeyPatch) -> None:
-    """A newer attempt frees at once what the older one holds."""
-    patch.setattr(counting, "fence_off", lambda job, config, now_s: None)
-
-
-def no_claim_read_in_fallback(patch: pytest.MonkeyPatch) -> None:
-    """A silent agent never looks into the root."""
-    patch.setattr(Process, "_stopped_by_claim", lambda self, now_s: False)
-
-
-def safe_rates_raised_at_once(patch: pytest.MonkeyPatch) -> None:
-    """Plans are issued without a look at what others hold."""
-    patch.setattr(PoolState, "safe_room_for", lambda self, job: self.config.capacity_bytes_per_s)
-
-
-def no_grace(patch: pytest.MonkeyPatch) -> None:
-    """Lost memory is an empty pool."""
-    patch.setattr(PoolConfig, "grace_s", property(lambda self: 0.0))
-
-
-def grace_raises(patch: pytest.MonkeyPatch) -> None:
-    """In grace the first to come back may have everything."""
-    offerable = Leasing._offerable
-
-    def naive(self: Leasing, job: object, target: int, now_s: float) -> int:
-        until_s, self._state.grace_until_s = self._state.grace_until_s, 0.0
-        rate = offerable(self, job, self._state.config.budget_bytes_per_s, now_s)
-        self._state.grace_until_s = until_s
-        return rate
-
-    patch.setattr(Leasing, "_offerable", naive)
-
-
-def fresh_ttl_on_replay(patch: pytest.MonkeyPatch) -> None:
-    """A repeated request is decided anew in time only."""
-
-    def naive(self: PoolState, job: object, now_s: float) -> None:
-        self._send(
-            job,
-            job.answered_seq,
-            dataclasses.replace(job.answer, held_s=now_s - (job.answered_received_s or now_s)),
-        )
-
-    patch.setattr(PoolState, "replay", naive)
-
-
-def fence_begins_anew_after_restart(patch: pytest.MonkeyPatch) -> None:
-    """The counter alone, without the epoch."""
-
-    def naive(self: PoolState) -> Fence:
-        self._counter += 1
-        return Fence(epoch=0, counter=self._counter)
-
-    patch.setattr(PoolState, "next_fence", naive)
-
-
-def other_boot_is_contact(patch: pytest.MonkeyPatch) -> None:
-    """The first request after another boot confirms contact of that moment."""
-    rebase = counting.rebase
-
-    def naive(job: object, now_s: float, until_s: float) -> None:
-        rebase(job, now_s, until_s)
-        job.answered_received_s = now_s
-
-    patch.setattr(counting, "rebase", naive)
-
-
-RULES = [
-    (lowered_is_answered, FORGETFUL, "over"),
-    (raise_before_lower, FORGETFUL, "over"),
-    (contact_is_any_receipt, Faults(), "over"),
-    (safe_counted_only_when_usable, Faults(partitions=1 / 40), "over"),
-    (safe_right_after_the_lease, Faults(), "over"),
-    (restart_is_contact, Faults(restarts=1 / 80, forget=0.0), "over"),
-    (deadline_counts_from_the_answer, LOSSY, "over"),
-    (older_attempt_is_dropped, RESTARTS, "over"),
-    (no_claim_read_in_fallback, RESTARTS, "over"),
-    (safe_rates_raised_at_once, Faults(), "over"),
-    (no_grace, FORGETFUL, "over"),
-    (grace_raises, FORGETFUL, "over"),
-    (fresh_ttl_on_replay, RESTARTS, "over"),
-    (fence_begins_anew_after_restart, RESTARTS, "fence"),
-    (other_boot_is_contact, FORGETFUL, "over"),
+IN_WORLD = [
+    InWorld(reading=wrong.lowered_is_answered, faults=FORGETFUL),
+    InWorld(reading=wrong.lowering_is_dropped_on_supersede, faults=LOSSY),
+    InWorld(reading=wrong.raise_before_lower, faults=FORGETFUL),
+    InWorld(reading=wrong.held_renewal_keeps_its_rate, faults=PARTITIONS),
+    InWorld(reading=wrong.deadline_counts_from_the_answer, faults=LOSSY),
+    InWorld(reading=wrong.expiry_is_off_by_one_ttl, faults=Faults()),
+    InWorld(reading=wrong.fresh_ttl_on_replay, faults=RESTARTS),
+    InWorld(reading=wrong.replay_extends_the_lease, faults=LOSSY, seen="copy"),
+    InWorld(reading=wrong.fence_begins_anew_after_restart, faults=RESTARTS, seen="fence"),
+    InWorld(reading=wrong.epoch_is_not_kept, faults=RESTARTS, seen="fence"),
+    InWorld(reading=wrong.older_attempt_is_dropped, faults=RESTARTS),
+    InWorld(reading=wrong.stale_attempt_is_served, faults=RESTARTS, seen="copy"),
+    InWorld(
+        reading=wrong.nobody_starts_below_a_tenth_of_its_own_maximum, faults=Faults(), seen="nobody writes"
+    ),
+    InWorld(reading=wrong.contact_is_any_receipt, faults=Faults()),
+    InWorld(reading=wrong.contact_is_stored_with_the_answer, faults=PARTITIONS),
+    InWorld(reading=wrong.safe_counted_only_when_usable, faults=PARTITIONS),
+    InWorld(reading=wrong.safe_right_after_the_lease, faults=Faults()),
+    InWorld(reading=wrong.restart_is_contact, faults=Faults(restarts=1 / 80, forget=0.0)),
+    InWorld(reading=wrong.no_claim_read_in_fallback, faults=RESTARTS),
+    InWorld(reading=wrong.safe_rates_raised_at_once, faults=Faults()),
+    InWorld(reading=wrong.no_grace, faults=FORGETFUL),
+    InWorld(reading=wrong.grace_raises, faults=FORGETFUL),
+    InWorld(reading=wrong.other_boot_is_contact, faults=FORGETFUL),
+    InWorld(reading=wrong.times_of_another_boot_are_taken_as_they_are, faults=FORGETFUL),
+    InWorld(reading=wrong.clocks_of_two_machines_are_equal, faults=FAIL_OVERS),
+    InWorld(reading=wrong.deposed_leader_answers, faults=FAIL_OVERS),
+    InWorld(reading=wrong.reply_goes_out_before_its_commit, faults=FAIL_OVERS),
 ]
 
 
-@pytest.mark.parametrize(("wrong", "faults", "seen"), RULES, ids=[rule[0].__name__ for rule in RULES])
-def test_a_rule_read_wrongly_is_noticed(
-    monkeypatch: pytest.MonkeyPatch, wrong: Patch, faults: Faults, seen: str
-) -> None:
+IN_TEST = [
+    InTest(
+        reading=wrong.times_of_another_boot_stay_in_the_store,
+        path="invariants/test_histories.py",
+        test="test_what_became_of_another_boots_times_outlives_the_next_restart",
+    ),
+    InTest(
+        reading=wrong.arming_waits_for_whoever_is_armed,
+        path="coordinator/model/test_queueing.py",
+        test="test_who_has_its_first_byte_in_hand_writes_during_the_lead_of_another",
+    ),
+    InTest(
+        reading=wrong.plan_of_shorter_leases_counts_as_late_as_all,
+        path="coordinator/model/test_counting.py",
+        test="test_a_plan_of_shorter_leases_counts_earlier",
+    ),
+    InTest(
+        reading=wrong.replay_heard_late_prolongs_nothing,
+        path=RULES,
+        test="test_rule_9_a_replay_heard_late_prolongs_it",
+    ),
+    InTest(reading=wrong.safe_rates_never_end, path=RULES, test="test_rule_9_safe_rates_end"),
+    InTest(
+        reading=wrong.grace_arms_nobody,
+        path=RULES,
+        test="test_rule_15_waiters_are_armed_in_grace",
+        fails_with=AttributeError,
+        match="'NoneType' object has no attribute 'state'",
+    ),
+    InTest(
+        reading=wrong.start_within_60_s_whatever_the_lead,
+        path=RULES,
+        test="test_rule_11_a_long_lead_gets_twice_its_time",
+    ),
+    InTest(
+        reading=wrong.held_requests_hide_contact,
+        path="coordinator/model/test_queueing.py",
+        test="test_a_job_out_of_contact_is_asked_to_confirm",
+    ),
+    InTest(
+        reading=wrong.bid_of_a_stale_attempt,
+        path="coordinator/model/test_queueing.py",
+        test="test_an_old_attempts_age_is_no_claim_of_the_new_one",
+    ),
+    InTest(
+        reading=wrong.every_urgent_save_fits,
+        path="coordinator/model/test_urgent_saves.py",
+        test="test_a_save_that_cannot_be_in_time_displaces_nobody",
+    ),
+    InTest(
+        reading=wrong.revoked_lease_is_free_at_once,
+        path="coordinator/model/test_caps.py",
+        test="test_a_revoked_lease_counts_until_the_agent_confirms",
+    ),
+    InTest(
+        reading=wrong.answers_of_a_lost_memory_are_believed,
+        path=LEDGER,
+        test="test_an_attempt_that_applied_unknown_answers_must_register_first",
+    ),
+    InTest(
+        reading=wrong.cut_to_zero,
+        path=PROGRESS,
+        test="test_a_hung_writer_is_cut_within_20_seconds_and_keeps_a_hundredth",
+    ),
+    InTest(
+        reading=wrong.a_stall_of_the_storage_is_the_writers_fault,
+        path=PROGRESS,
+        test="test_if_nobody_moves_it_is_storage",
+        arguments=lambda module: (100.0,),
+    ),
+    InTest(
+        reading=wrong.hung_writer_is_a_capacity_sample,
+        path=CAPACITY,
+        test="test_what_is_no_sign_of_slow_storage",
+        arguments=lambda module: (module.Pool(), module.report(500_000, 0.0)),
+    ),
+    InTest(
+        reading=wrong.cpu_bound_writer_is_a_capacity_sample,
+        path=CAPACITY,
+        test="test_what_is_no_sign_of_slow_storage",
+        arguments=lambda module: (module.Pool(), module.report(500_000, 100_000, busy=0.5)),
+    ),
+]
+
+
+@pytest.mark.parametrize("planted", IN_WORLD, ids=lambda planted: planted.reading.__name__)
+def test_a_rule_read_wrongly_is_noticed(monkeypatch: pytest.MonkeyPatch, planted: InWorld) -> None:
     """Some seed shows the naive reading for what it is."""
-    wrong(monkeypatch)
+    planted.reading(monkeypatch)
     for seed in range(MAX_SEEDS):
-        world = World(seed, faults)
-        world.run(1500.0)
-        if any(seen in violation.what for violation in world.violations):
+        world = World(seed, planted.faults)
+        world.run(FAULTY_S)
+        if any(planted.seen in violation.what for violation in world.violations):
             return
-    pytest.fail(f"{wrong.__name__} went unnoticed over {MAX_SEEDS} seeds")
+    pytest.fail(f"{planted.reading.__name__} went unnoticed over {MAX_SEEDS} seeds")
+
+
+@pytest.mark.parametrize("planted", IN_TEST, ids=lambda planted: planted.reading.__name__)
+def test_a_rule_read_wrongly_fails_its_test(monkeypatch: pytest.MonkeyPatch, planted: InTest) -> None:
+    """The named test passes as things are, and fails under the naive reading."""
+    test, arguments = _test_of(planted)
+    test(*arguments())
+    planted.reading(monkeypatch)
+    with pytest.raises(planted.fails_with, match=planted.match):
+        test(*arguments())
+
+
+def _test_of(planted: InTest) -> tuple[Callable[..., None], Callable[[], tuple[Any, ...]]]:
+    path = ROOT / "tests" / planted.path
+    spec = importlib.util.spec_from_file_location(f"planted_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, planted.test), lambda: planted.arguments(module)
