@@ -1,5 +1,7 @@
 """The fill of a budget: who gets how much, and why not more."""
 
+from dataclasses import replace
+
 import pytest
 
 from rampmeter.core.messages import RateReason
@@ -53,6 +55,13 @@ def test_no_more_than_max_writers_write() -> None:
     assert rates([writer(10), writer(10), writer(10)], config=config) == [10, 10, 0]
     capped = PoolConfig(name="pool", capacity_bytes_per_s=1250, max_writers=2, max_tenant_bytes_per_s=10)
     assert rates([writer(10, "a"), writer(10, "a"), writer(10, "b")], config=capped) == [10, 0, 10]
+
+
+def test_restores_take_no_writers_place_and_need_none() -> None:
+    """Before and behind the one that may write."""
+    config = PoolConfig(name="pool", capacity_bytes_per_s=1250, max_writers=1)
+    reader = replace(writer(10), is_read=True)
+    assert rates([reader, writer(10), reader, writer(10)], config=config) == [10, 10, 10, 0]
 
 
 def test_a_tenant_gets_no_more_than_its_cap() -> None:

@@ -97,6 +97,7 @@ def test_a_waiting_restore_stands_where_it_would_with_a_lease() -> None:
         save("b", order_s=NOW - 10.0),
     ]
     assert ahead(reader, *holders) == "ua"
+    assert ahead(waiting("r", kind=Kind.READ, num_gpus=10_000), holders[0], holders[2]) == "u"
     assert ahead(waiting("r", kind=Kind.READ, num_bytes=None), *holders) == "uab"
     assert ahead(reader, read("s", num_bytes=5000), holders[2]) == "s"
     assert ahead(reader, read("s", num_bytes=15_000), holders[2]) == ""
