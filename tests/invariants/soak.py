@@ -1,24 +1,30 @@
-"""Random runs of the adversarial world until enough events were seen: `python tests/invariants/soak.py --events N`.
+"""The adversarial world until enough was seen: `python tests/invariants/soak.py --events N [--seed S]`.
 
-Exits with 1 if anything was seen that must not be, and says which seed shows it.
+First random runs of all profiles, then the state machine, N events each. The seed is drawn and printed; the same one
+shows the same again. Exits with 1 if anything was seen that must not be, and says which seed shows it.
 """
 
 import argparse
+import secrets
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import seed as seeded
+from hypothesis.stateful import run_state_machine_as_test
+
+from invariants.faults import Faults
+from invariants.machine import AdversarialMachine
 from invariants.observer import Violation
-from invariants.world import Faults, World
-from rampmeter_coordinator.model.pool import PoolConfig
+from invariants.world import POOL, World
 
 FAULTY_S = 1200.0
 QUIET_S = 1500.0
-
-POOL = PoolConfig(name="pool", capacity_bytes_per_s=1000)
+RUNS_PER_SEED = 10
 
 PROFILES = {
     "everything": (Faults(), POOL),
@@ -28,12 +34,15 @@ PROFILES = {
     "partitions": (Faults(partitions=1 / 25, loss=0.02), POOL),
     "few writers": (
         Faults(),
-        PoolConfig(name="pool", capacity_bytes_per_s=1000, max_writers=2, utilisation=1.0),
+        replace(POOL, max_writers=2, utilisation=1.0),
     ),
     "short safe time": (
         Faults(partitions=1 / 25, deaths=0, zombies=0),
-        PoolConfig(name="pool", capacity_bytes_per_s=1000, safe_for_s=60.0),
+        replace(POOL, safe_for_s=60.0),
     ),
+    "fail-overs": (Faults(restarts=1 / 50, forget=0.5, partitions=1 / 40), POOL),
+    "restores": (Faults(restores=1 / 60, notices=1 / 120), replace(POOL, shared_reads=True)),
+    "tenants": (Faults(), replace(POOL, max_tenant_bytes_per_s=300)),
 }
 """What a run is made of, by name. A kept plan of a dead attempt outlives a short safe time: no new attempts there."""
 
@@ -65,18 +74,48 @@ def campaign(num_events: int, first_seed: int = 0) -> Report:
     return Report(num_runs=runs, num_events=seen, num_saves=saves, violations=tuple(violations))
 
 
+def machine_settings(num_runs: int, *, derandomize: bool = False) -> settings:
+    """What all runs of the state machine have in common."""
+    return settings(
+        max_examples=num_runs,
+        stateful_step_count=30,
+        derandomize=derandomize,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate, Phase.shrink],
+    )
+
+
+def machine_campaign(num_events: int, first_seed: int) -> int:
+    """Runs of the state machine until `num_events` were seen; returns how many. A failure raises, made small."""
+    before, seed = AdversarialMachine.num_events, first_seed
+    while AdversarialMachine.num_events - before < num_events:
+        print(
+            f"state machine, seed {seed}: {AdversarialMachine.num_events - before:,} events so far",
+            flush=True,
+        )
+        machine = seeded(seed)(type("Machine", (AdversarialMachine,), {}))
+        run_state_machine_as_test(machine, settings=machine_settings(RUNS_PER_SEED))
+        seed += 1
+    return AdversarialMachine.num_events - before
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=1_000_000)
-    parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(2**31), help="the first seed")
     args = parser.parse_args()
+    print(f"seed {args.seed}", flush=True)
     report = campaign(args.events, args.seed)
     for name, seed, violation in report.violations:
         print(f"profile {name!r}, seed {seed}: {violation}")
     print(
         f"{report.num_runs} runs, {report.num_events:,} events, {report.num_saves:,} saves, "
-        f"{len(report.violations)} violations"
+        f"{len(report.violations)} violations",
+        flush=True,
     )
+    print(f"state machine: {machine_campaign(args.events, args.seed):,} events, nothing seen")
     return 1 if report.violations else 0
 
 
