@@ -26,18 +26,20 @@ class Outlook:
         self._rest_bytes_per_s = rest_bytes_per_s
         self._config = config
         self._now_s = now_s
+        self._is_seen = True
         self._look_at_present()
-
-    def comes_next(self, writer: Writer) -> None:
-        """This one has its place before all that are asked about from now on."""
-        self._writers.append(writer)
-        if writer.from_s <= self._now_s:
-            self._look_at_present()
 
     @property
     def first_end_s(self) -> float:
         """When the first of those who write now will have ended; infinity if that is not known."""
+        if not self._is_seen:
+            self._look_at_present()
         return self._first_end_s
+
+    def comes_next(self, writer: Writer) -> None:
+        """This one has its place before all that are asked about from now on."""
+        self._writers.append(writer)
+        self._is_seen = writer.from_s > self._now_s and self._is_seen
 
     def has_room_for(self, newcomer: Writer, lead_s: float) -> bool:
         """Whether `newcomer`, behind all others, has a rate worth a start within a second after its lead time.
@@ -45,6 +47,8 @@ class Outlook:
         Room that is there now and taken before its first byte is in hand is no room. Others that can be ready only
         later than it do not come before it.
         """
+        if not self._is_seen:
+            self._look_at_present()
         ready_s = self._now_s + lead_s
         until_s = ready_s + ARM_AHEAD_S
         if self._is_level and self._first_end_s > until_s and self._free < newcomer.least_bytes_per_s:
@@ -73,6 +77,7 @@ class Outlook:
         return [rate for rate, _ in admission.fill(writers, self._rest_bytes_per_s, self._config)]
 
     def _look_at_present(self) -> None:
+        self._is_seen = True
         present = [writer for writer in self._writers if writer.from_s <= self._now_s]
         writing = [(writer, rate) for writer, rate in zip(present, self._rates(present), strict=True) if rate]
         self._free = self._rest_bytes_per_s - sum(rate for _, rate in writing)

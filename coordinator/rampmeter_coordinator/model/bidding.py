@@ -24,11 +24,8 @@ def in_order(jobs: Iterable[Job], budget_bytes_per_s: int, now_s: float) -> list
     writes: list[tuple[Rank, Job]] = []
     for job in jobs:
         if job.waiter is not None:
-            reading = job.waiter.kind is Kind.READ
-            rank = (
-                _read_rank(job, job.waiter, budget_bytes_per_s) if reading else _rank(job, job.waiter, now_s)
-            )
-            (reads if reading else writes).append((rank, job))
+            found = (rank(job, job.waiter, budget_bytes_per_s, now_s), job)
+            (reads if job.waiter.kind is Kind.READ else writes).append(found)
     reads.sort()
     writes.sort()
     return _merged([job for _, job in reads], [job for _, job in writes], budget_bytes_per_s, now_s)
@@ -54,7 +51,14 @@ def is_starving(job: Job, waiter: Waiter, now_s: float) -> bool:
     return now_s - waiter.unsaved_since_s > STARVING_INTERVALS * job.plan.interval_s
 
 
-def _rank(job: Job, waiter: Waiter, now_s: float) -> Rank:
+def rank(job: Job, waiter: Waiter, budget_bytes_per_s: int, now_s: float) -> Rank:
+    """The place among waiters of the same kind: the smallest is served first."""
+    if waiter.kind is Kind.READ:
+        return _read_rank(job, waiter, budget_bytes_per_s)
+    return _write_rank(job, waiter, now_s)
+
+
+def _write_rank(job: Job, waiter: Waiter, now_s: float) -> Rank:
     if waiter.deadline_at_s is not None:
         return (0, waiter.deadline_at_s, waiter.since_s, job.uid)
     if waiter.started:

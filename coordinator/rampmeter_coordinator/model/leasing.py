@@ -21,8 +21,8 @@ from rampmeter_coordinator.model import counting, precedence, reporting
 from rampmeter_coordinator.model.answering import Answering
 from rampmeter_coordinator.model.pool import HOLD_RENEWAL_S, HOLD_SLOT_S, START_WITHIN_S
 from rampmeter_coordinator.model.progress import Verdict
-from rampmeter_coordinator.model.queueing import Queueing, in_hand, lead_of
-from rampmeter_coordinator.model.rates import Rates
+from rampmeter_coordinator.model.queueing import Queueing
+from rampmeter_coordinator.model.rates import Rates, in_hand, lead_of
 from rampmeter_coordinator.model.records import Held, Job, Lease, Offer, Waiter
 from rampmeter_coordinator.model.registry import Registry
 from rampmeter_coordinator.model.state import PoolState
@@ -64,7 +64,7 @@ class Leasing:
         if self._answering.needs_contact(job, now_s) and waiter.deadline_at_s is None:
             self._answering.wait(job, 0.0, WaitReason.CONFIRM, now_s)
             return
-        if self._state.unsettled or not self._queueing.joins_quietly(job, waiter, now_s):
+        if not self._queueing.joins(job, waiter, now_s):
             self._state.unsettled = True
         if job.held is not None:
             self._state.touch(job, now_s)
@@ -122,7 +122,8 @@ class Leasing:
         if report is None or state.config.lane(lease.kind) is not Kind.WRITE or not state.enforces(job):
             return
         before = (state.capacity.cap_bytes_per_s, state.capacity.slow_maximum(job.uid))
-        state.capacity.reported(job.uid, report, now_s)
+        unheard = state.silent_elsewhere(Kind.WRITE) + state.old_counted(Kind.WRITE, now_s)
+        state.capacity.reported(job.uid, report, now_s, silent_bytes_per_s=unheard)
         state.unsettled |= before != (state.capacity.cap_bytes_per_s, state.capacity.slow_maximum(job.uid))
 
     def _is_hopeless(self, job: Job, lease: Lease, request: Renew, now_s: float) -> bool:

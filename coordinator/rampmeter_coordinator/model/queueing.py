@@ -1,7 +1,8 @@
 """The waiters of one pool: who is granted, who stays on the line, who is sent home until later, and why.
 
 Only connected waiters are granted, so the first in order are always held; those whose turn is far away are told when to
-ask again. Others may pass a head that does not fit, until it starves: then nobody does.
+ask again. Others may pass a head that does not fit, until it starves: then nobody does. A walk along the queue looks at
+the first of it only, however many wait; once a second everybody is looked at.
 """
 
 import math
@@ -9,39 +10,45 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rampmeter.core.messages import Kind, WaitReason
-from rampmeter_coordinator.model import bidding, counting, precedence, urgency
+from rampmeter_coordinator.model import bidding, counting, precedence
 from rampmeter_coordinator.model.admission import Writer
 from rampmeter_coordinator.model.answering import Answering
 from rampmeter_coordinator.model.arming import ARM_AHEAD_S, Outlook
+from rampmeter_coordinator.model.line import Line
 from rampmeter_coordinator.model.pool import HOLD_SLOT_S
-from rampmeter_coordinator.model.rates import Rates
+from rampmeter_coordinator.model.rates import Rates, lead_of
 from rampmeter_coordinator.model.records import Job, Waiter
+from rampmeter_coordinator.model.rescuing import Rescuing
 from rampmeter_coordinator.model.state import PoolState
-from rampmeter_coordinator.model.urgency import Rescue, Room
 
 ALWAYS_HELD = 8
 """At least this many waiters are held on an open connection, so that there is always somebody to grant to."""
 
-MAX_RETRY_S = 60.0
+MAX_LOOKS = 16
+"""So many different wishes that do not fit end a walk: what is left then is too little for nearly everybody."""
 
-_LOOK_AGAIN_S = 0.1
-"""The shortest time between two looks at who can be armed where nothing else has happened."""
+MAX_RETRY_S = 60.0
 
 STALE_S = 1.0
 """A look at the queue is good for a newcomer for so long, if nothing but newcomers came."""
+
+_LOOK_AGAIN_S = 0.1
+"""The shortest time between two looks at who can be armed where nothing else has happened."""
 
 Grant = Callable[[Job, Waiter, float], None]
 
 
 @dataclass(slots=True, kw_only=True)
 class _Look:
-    """What the last walk along a queue found: good until something moves, or it is stale."""
+    """What a walk along one queue has found so far: good for newcomers until something moves, or it is stale."""
 
+    lane: Kind
     at_s: float
     outlook: Outlook
-    may_pass: bool
-    backlog_bytes: int
     max_held: int
+    all_wait: WaitReason | None
+    may_pass: bool = True
+    position: int = 0
 
 
 class Queueing:
@@ -52,6 +59,8 @@ class Queueing:
         self._rates = rates
         self._answering = answering
         self._grant = grant
+        self._rescuing = Rescuing(state, rates)
+        self._lines = {lane: Line() for lane in state.lanes}
         self._seen: dict[Kind, _Look] = {}
 
     def live_price(self, now_s: float) -> float:
@@ -64,98 +73,107 @@ class Queueing:
         )
         return max(bids, default=0.0)
 
+    # -- newcomers ---------------------------------------------------------------------------------------------
+
+    def joins(self, job: Job, waiter: Waiter, now_s: float) -> bool:
+        """Take a newcomer into its line. True if that changes nothing for anybody: no walk is called for.
+
+        With no room in sight it waits with the others, or is sent home; the next walk sorts them.
+        """
+        lane = self._state.config.lane(waiter.kind)
+        line = self._lines[lane]
+        index = line.add(job, waiter, self._state.budget(lane), now_s)
+        look = self._seen.get(lane)
+        if look is None or not look.at_s <= now_s <= look.at_s + STALE_S or self._is_pressing(waiter):
+            return False
+        newcomer = self._rates.newcomer(job, waiter, lane, now_s + lead_of(job, waiter))
+        if look.may_pass and self._fits(job, waiter, newcomer, look, now_s):
+            return False
+        self._look_again_for(newcomer, look, now_s)
+        self._stays_or_goes(job, waiter, look, line.num_before(index, look.max_held), now_s)
+        return True
+
+    def _is_pressing(self, waiter: Waiter) -> bool:
+        """It comes before others, or somebody gives way as soon as anybody else wants the room."""
+        if waiter.deadline_at_s is not None or waiter.started:
+            return True
+        return any(job.lease is not None and job.lease.num_bytes is None for job in self._state.live.values())
+
+    # -- walks -------------------------------------------------------------------------------------------------
+
     def serve(self, now_s: float) -> bool:
         """Grant to those who fit, in order; send those home whose turn is far away. True if anybody was granted."""
         state, num_live = self._state, len(self._state.live)
         state.look_again_s = math.inf
         self._seen.clear()
-        for lane in {state.config.lane(job.waiter.kind) for job in state.waiting.values() if job.waiter}:
-            jobs = [
-                job
-                for job in state.waiting.values()
-                if job.waiter and state.config.lane(job.waiter.kind) is lane
-            ]
-            if any(job.waiter and job.waiter.deadline_at_s is not None for job in jobs):
-                jobs = self._serve_urgent(jobs, lane, now_s)
-            self._serve_lane(bidding.in_order(jobs, state.budget(lane), now_s), lane, now_s)
+        for lane in state.lanes if state.waiting else ():
+            is_sorted = self._sort(lane, now_s)
+            self._serve_urgent(lane, now_s)
+            self._walk(lane, now_s, to_the_end=is_sorted)
         return len(state.live) > num_live
 
-    def joins_quietly(self, job: Job, waiter: Waiter, now_s: float) -> bool:
-        """Take in a newcomer while nothing else has moved; False if it may change anything for anybody.
-
-        With no room in sight it waits with the others, or the last of them is sent home; the next walk sorts them.
-        """
-        lane = self._state.config.lane(waiter.kind)
-        look = self._seen.get(lane)
-        if look is None or now_s > look.at_s + STALE_S or waiter.deadline_at_s is not None or waiter.started:
+    def _sort(self, lane: Kind, now_s: float) -> bool:
+        """Sort the line where it is time, or where restores and saves stand in one line, whose order is no number."""
+        line, config = self._lines[lane], self._state.config
+        if not config.shared_reads and not line.is_old(now_s):
             return False
-        if any(job.lease is not None and job.lease.num_bytes is None for job in self._state.live.values()):
-            return False  # it gives way as soon as anybody else wants the room
-        newcomer = self._rates.newcomer(job, waiter, lane, now_s + lead_of(job, waiter))
-        if look.may_pass and self._fits(job, waiter, newcomer, look.outlook, now_s):
-            return False
-        self._look_again_at(look.outlook.first_end_s - (newcomer.from_s - now_s) - ARM_AHEAD_S, now_s)
-        waiter.reason = self._reason(job, waiter, lane, now_s)
-        held = [
-            other
-            for other in self._state.waiting.values()
-            if other.waiter is not None and self._state.config.lane(other.waiter.kind) is lane
+        jobs = [
+            job for job in self._state.waiting.values() if job.waiter and config.lane(job.waiter.kind) is lane
         ]
-        last = bidding.in_order(held, self._state.budget(lane), now_s)[-1]
-        assert last.waiter is not None
-        self._stays_or_goes(last, last.waiter, look, len(held) - 1, now_s)
+        line.sort(jobs, self._state.budget(lane), now_s)
         return True
 
-    def _serve_lane(self, order: list[Job], lane: Kind, now_s: float) -> None:
-        outlook, hopeless = self._outlook(lane, now_s), _Hopeless()
-        look = _Look(
-            at_s=now_s, outlook=outlook, may_pass=True, backlog_bytes=self._backlog(lane), max_held=ALWAYS_HELD
-        )
-        num_writing, position = len(self._state.holders(lane)), 0
-        for job in order:
-            waiter = job.waiter
-            assert waiter is not None
-            newcomer = self._rates.newcomer(job, waiter, lane, now_s + lead_of(job, waiter))
-            may_fit = look.may_pass and not hopeless.covers(newcomer)
-            if may_fit and self._fits(job, waiter, newcomer, outlook, now_s):
-                self._grant(job, waiter, now_s)
-                outlook.comes_next(newcomer)
-                num_writing += 1
+    def _walk(self, lane: Kind, now_s: float, *, to_the_end: bool) -> None:
+        line, look, hopeless = self._lines[lane], self._new_look(lane, now_s), _Hopeless()
+        if to_the_end:
+            line.backlog_bytes = self._backlog(lane)
+        for job, waiter in line:
+            if look.may_pass and self._is_granted(job, waiter, look, hopeless, now_s):
+                look.max_held = max(look.max_held, 2 * len(self._state.live))
                 continue
-            hopeless.add(newcomer)
-            self._look_again_at(outlook.first_end_s - (newcomer.from_s - now_s) - ARM_AHEAD_S, now_s)
-            outlook.comes_next(newcomer)
-            look.may_pass = look.may_pass and not bidding.is_starving(job, waiter, now_s)
-            look.max_held = max(ALWAYS_HELD, 2 * num_writing)
-            self._stays_or_goes(job, waiter, look, position, now_s)
-            position += 1
+            if to_the_end:
+                self._stays_or_goes(job, waiter, look, look.position, now_s)
+            elif not look.may_pass:
+                break
+            waiter.reason = self._reason(job, waiter, look, now_s)
+            look.position += 1
         self._seen[lane] = look
 
-    def _fits(self, job: Job, waiter: Waiter, newcomer: Writer, outlook: Outlook, now_s: float) -> bool:
+    def _is_granted(self, job: Job, waiter: Waiter, look: _Look, hopeless: "_Hopeless", now_s: float) -> bool:
+        newcomer = self._rates.newcomer(job, waiter, look.lane, now_s + lead_of(job, waiter))
+        if not hopeless.covers(newcomer):
+            if self._fits(job, waiter, newcomer, look, now_s):
+                self._grant(job, waiter, now_s)
+                look.outlook.comes_next(newcomer)
+                return True
+            hopeless.add(newcomer)
+        self._look_again_for(newcomer, look, now_s)
+        look.outlook.comes_next(newcomer)
+        starves = bidding.is_starving(job, waiter, now_s)
+        look.may_pass = not starves and hopeless.num_wishes < MAX_LOOKS and look.position < 2 * look.max_held
+        return False
+
+    def _new_look(self, lane: Kind, now_s: float) -> _Look:
+        holders = self._rates.in_order(self._state.holders(lane), lane, now_s)
+        return _Look(
+            lane=lane,
+            at_s=now_s,
+            outlook=self._outlook_of(holders, lane, now_s),
+            max_held=max(ALWAYS_HELD, 2 * len(holders)),
+            all_wait=self._why_all_wait(lane, now_s),
+        )
+
+    def _fits(self, job: Job, waiter: Waiter, newcomer: Writer, look: _Look, now_s: float) -> bool:
         """Whether room appears in time; a blocked read looks past those whom it would pause."""
-        lane = self._state.config.lane(waiter.kind)
+        outlook, lane = look.outlook, look.lane
         if waiter.kind is Kind.READ and lane is Kind.WRITE:
             holders = self._state.holders(lane)
-            outlook = self._outlook_of(
-                precedence.ahead_of_waiter(holders, job, waiter, self._state.budget(lane), now_s), lane, now_s
-            )
+            ahead = precedence.ahead_of_waiter(holders, job, waiter, self._state.budget(lane), now_s)
+            outlook = self._outlook_of(ahead, lane, now_s)
         return outlook.has_room_for(newcomer, newcomer.from_s - now_s)
 
-    def _stays_or_goes(self, job: Job, waiter: Waiter, look: _Look, position: int, now_s: float) -> None:
-        """The first of a queue are held, and who comes soon; others are told when to ask again."""
-        lane = self._state.config.lane(waiter.kind)
-        waiter.reason = self._reason(job, waiter, lane, now_s)
-        eta_s = look.backlog_bytes / max(1, self._state.budget(lane))
-        look.backlog_bytes += waiter.num_bytes or 0
-        if position >= look.max_held and eta_s > HOLD_SLOT_S:
-            retry_s = min(MAX_RETRY_S, eta_s / 2.0) * (0.8 + 0.4 * self._state.rng.random())
-            self._answering.wait(job, retry_s, waiter.reason, now_s, eta_s=eta_s)
-
-    def _outlook(self, lane: Kind, now_s: float) -> Outlook:
-        """Those who write or will. Who is armed and late blocks nobody: it may come at any time, or never."""
-        return self._outlook_of(self._rates.in_order(self._state.holders(lane), lane, now_s), lane, now_s)
-
     def _outlook_of(self, holders: list[Job], lane: Kind, now_s: float) -> Outlook:
+        """Those who write or will. Who is armed and late blocks nobody: it may come at any time, or never."""
         writers = [
             self._rates.writer(job, now_s)
             for job in holders
@@ -163,138 +181,96 @@ class Queueing:
         ]
         return Outlook(writers, self._rates.rest(lane, now_s), self._state.config, now_s)
 
-    def _look_again_at(self, at_s: float, now_s: float) -> None:
-        # Whatever else changes is heard of: a renewal, a release, the end of a lease.
+    def _look_again_for(self, newcomer: Writer, look: _Look, now_s: float) -> None:
+        """When the first of the writers ends within its lead time. What else changes is heard of, or expires."""
+        at_s = look.outlook.first_end_s - (newcomer.from_s - now_s) - ARM_AHEAD_S
         if now_s < at_s < math.inf:
             self._state.look_again_s = min(self._state.look_again_s, max(at_s, now_s + _LOOK_AGAIN_S))
+
+    # -- waits -------------------------------------------------------------------------------------------------
+
+    def _stays_or_goes(self, job: Job, waiter: Waiter, look: _Look, position: int, now_s: float) -> None:
+        """The first of a queue are held, and who comes soon; others are told when to ask again."""
+        line = self._lines[look.lane]
+        waiter.reason = self._reason(job, waiter, look, now_s)
+        eta_s = line.backlog_bytes / max(1, self._state.budget(look.lane))
+        line.backlog_bytes += waiter.num_bytes or 0
+        if position >= look.max_held and eta_s > HOLD_SLOT_S:
+            retry_s = min(MAX_RETRY_S, eta_s / 2.0) * (0.8 + 0.4 * self._state.rng.random())
+            self._answering.wait(job, retry_s, waiter.reason, now_s, eta_s=eta_s)
 
     def _backlog(self, lane: Kind) -> int:
         """Bytes that the live leases have still to write; unknown ones count 0."""
         leases = [job.lease for job in self._state.holders(lane) if job.lease is not None]
         return sum(max(0, (lease.num_bytes or 0) - lease.done_bytes) for lease in leases)
 
-    def _reason(self, job: Job, waiter: Waiter, lane: Kind, now_s: float) -> WaitReason:
-        state = self._state
-        if state.in_grace:
+    def _why_all_wait(self, lane: Kind, now_s: float) -> WaitReason | None:
+        """A reason that holds for everybody, if there is one."""
+        if self._state.in_grace:
             return WaitReason.GRACE
         if self._rates.rest(lane, now_s) <= 0:
-            return WaitReason.OLD_LEASE if state.old_counted(lane, now_s) else WaitReason.SILENT_JOBS
+            return WaitReason.OLD_LEASE if self._state.old_counted(lane, now_s) else WaitReason.SILENT_JOBS
+        return None
+
+    def _reason(self, job: Job, waiter: Waiter, look: _Look, now_s: float) -> WaitReason:
+        if look.all_wait is not None:
+            return look.all_wait
         if waiter.num_bytes is None:
             return WaitReason.SIZE_UNKNOWN
-        holders = state.holders(lane)
-        if state.config.max_writers is not None and len(holders) >= state.config.max_writers:
+        config, holders = self._state.config, self._state.holders(look.lane)
+        if config.max_writers is not None and len(holders) >= config.max_writers:
             return WaitReason.MAX_WRITERS
-        if job.tenant is not None and state.config.max_tenant_bytes_per_s is not None:
+        if job.tenant is not None and config.max_tenant_bytes_per_s is not None:
             of_tenant = sum(counting.leased(other, now_s) for other in holders if other.tenant == job.tenant)
-            if of_tenant >= state.config.max_tenant_bytes_per_s:
+            if of_tenant >= config.max_tenant_bytes_per_s:
                 return WaitReason.TENANT_CAP
         return WaitReason.QUEUE
 
-    # -- deadlines -------------------------------------------------------------------------------------------------
+    # -- deadlines ---------------------------------------------------------------------------------------------
 
-    def _serve_urgent(self, jobs: list[Job], lane: Kind, now_s: float) -> list[Job]:
-        """Grant urgent saves that can be in time at once, tell the others; the rest of `jobs` is returned."""
-        urgent = [job for job in jobs if job.waiter is not None and job.waiter.deadline_at_s is not None]
-        rescues = self._rescues(urgent, lane, now_s)
-        first_byte_s = min(rescue.from_s for rescue in rescues)
-        verdict = urgency.judge(rescues, self._rooms(lane, first_byte_s, now_s), now_s)
-        for job in urgent:
-            assert job.waiter is not None
-            fits_bytes = verdict.fits_bytes.get(job.uid)
-            if fits_bytes is None:
-                self._grant(job, job.waiter, now_s)
-            else:
-                self._state.count("will_not_fit")
-                self._answering.wait(job, 0.0, WaitReason.WILL_NOT_FIT, now_s, fits_bytes=fits_bytes)
-        return [job for job in jobs if job not in urgent]
+    def _serve_urgent(self, lane: Kind, now_s: float) -> None:
+        """Grant urgent saves that can be in time at once, tell the others."""
+        urgent = self._urgent(lane)
+        if not urgent:
+            return
+        fits_bytes = self._rescuing.judge([job for job, _ in urgent], lane, now_s).fits_bytes
+        for job, waiter in urgent:
+            if job.uid not in fits_bytes:
+                self._grant(job, waiter, now_s)
+                continue
+            self._state.count("will_not_fit")
+            self._answering.wait(job, 0.0, WaitReason.WILL_NOT_FIT, now_s, fits_bytes=fits_bytes[job.uid])
 
-    def _rescues(self, waiting: list[Job], lane: Kind, now_s: float) -> list[Rescue]:
-        rescues = []
-        for job in waiting:
-            waiter = job.waiter
-            assert waiter is not None
-            assert waiter.deadline_at_s is not None
-            rescues.append(
-                Rescue(
-                    uid=job.uid,
-                    num_bytes=float(waiter.num_bytes or 0),
-                    wanted_bytes_per_s=self._capped(
-                        job, self._rates.newcomer(job, waiter, lane, now_s).wanted_bytes_per_s
-                    ),
-                    from_s=now_s + lead_of(job, waiter),
-                    deadline_at_s=waiter.deadline_at_s,
-                    at_risk_gpu_s=job.num_gpus * (now_s - waiter.unsaved_since_s),
-                    granted=False,
-                )
-            )
-        for job in self._state.holders(lane):
-            lease = job.lease
-            if lease is not None and lease.deadline_at_s is not None:
-                writer = self._rates.writer(job, now_s)
-                rescues.append(
-                    Rescue(
-                        uid=job.uid,
-                        num_bytes=writer.bytes_left if writer.bytes_left < math.inf else 0.0,
-                        wanted_bytes_per_s=self._capped(job, writer.wanted_bytes_per_s),
-                        from_s=max(now_s, writer.from_s),
-                        deadline_at_s=lease.deadline_at_s,
-                        at_risk_gpu_s=math.inf,
-                        granted=True,
-                    )
-                )
-        return rescues
-
-    def _capped(self, job: Job, wanted_bytes_per_s: int) -> int:
-        cap = self._state.config.max_tenant_bytes_per_s
-        return wanted_bytes_per_s if cap is None or job.tenant is None else min(cap, wanted_bytes_per_s)
-
-    def _rooms(self, lane: Kind, first_byte_s: float, now_s: float) -> list[Room]:
-        """Free now; from writers on the line one round trip after the first byte; else when their leases expire."""
-        state = self._state
-        free = max(0, state.budget(lane) - state.counted(lane, now_s))
-        rooms = [Room(at_s=now_s, bytes_per_s=free)]
-        for job in state.holders(lane):
-            rate = counting.leased(job, now_s)
-            if rate and job.lease is not None:
-                if job.lease.deadline_at_s is not None:
-                    back_s = now_s
-                elif job.held is not None:
-                    back_s = first_byte_s + urgency.ROUND_TRIP_S
-                else:
-                    back_s = counting.lease_until(job)
-                rooms.append(Room(at_s=back_s, bytes_per_s=rate))
-        rooms += [
-            Room(at_s=share.until_s, bytes_per_s=share.bytes_per_s)
-            for job in state.with_old_shares.values()
-            for share in job.old_shares
-            if state.config.lane(share.kind) is lane
-        ]
-        return rooms
+    def _urgent(self, lane: Kind) -> list[tuple[Job, Waiter]]:
+        """They stand first, except behind restores in a line that both share."""
+        found = []
+        for job, waiter in self._lines[lane]:
+            if waiter.deadline_at_s is not None:
+                found.append((job, waiter))
+            elif not self._state.config.shared_reads:
+                break
+        return found
 
 
 class _Hopeless:
     """Who had no room, by what it needed and from when: whoever comes later and needs no less then has none either."""
 
     def __init__(self) -> None:
-        self._needs: list[tuple[int, float]] = []
+        self._needs: list[tuple[int, float, str | None]] = []
+
+    @property
+    def num_wishes(self) -> int:
+        """Wishes for which no room was found; those of a tenant at its cap say nothing of the room."""
+        return sum(tenant is None for _, _, tenant in self._needs)
 
     def add(self, writer: Writer) -> None:
-        if writer.tenant is None and not writer.is_read:  # a tenant's cap says nothing of others
-            self._needs.append((writer.least_bytes_per_s, writer.from_s))
+        """`writer` found no room."""
+        if not writer.is_read:
+            self._needs.append((writer.least_bytes_per_s, writer.from_s, writer.tenant))
 
     def covers(self, writer: Writer) -> bool:
-        if writer.is_read:
-            return False
-        return any(
-            least <= writer.least_bytes_per_s and writer.from_s == from_s for least, from_s in self._needs
+        """Whether somebody before it, of no tenant or of the same, found no room for no more."""
+        return not writer.is_read and any(
+            least <= writer.least_bytes_per_s and from_s == writer.from_s and tenant in (None, writer.tenant)
+            for least, from_s, tenant in self._needs
         )
-
-
-def lead_of(job: Job, waiter: Waiter) -> float:
-    """Seconds from grant to first byte: what the job forecasts, or what was measured where that is longer."""
-    return 0.0 if in_hand(waiter) else max(waiter.ready_in_s, job.learned.lead_s or 0.0)
-
-
-def in_hand(waiter: Waiter) -> bool:
-    """Whether the first byte is there already: a lapsed save that goes on."""
-    return waiter.started or waiter.ready_in_s == 0.0

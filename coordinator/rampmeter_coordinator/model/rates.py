@@ -151,7 +151,7 @@ class Rates:
         trickle = lease.progress.maximum(self._state.config.budget_bytes_per_s)
         if trickle is not None:
             wanted = min(wanted, trickle)
-        if lease.num_bytes is None and self._others_want(job, lane):
+        if lease.num_bytes is None and lease.deadline_at_s is None and self._others_want(job, lane):
             wanted = min(wanted, int(admission.UNKNOWN_SHARE * self._state.budget(lane)))
         writer = Writer(
             wanted_bytes_per_s=wanted, least_bytes_per_s=admission.least(wanted), tenant=job.tenant
@@ -168,7 +168,7 @@ class Rates:
     def newcomer(self, job: Job, waiter: Waiter, lane: Kind, from_s: float) -> Writer:
         """A waiter as `admission` sees it, should it be armed now."""
         wanted = self.wanted(job, waiter.max_bytes_per_s, lane)
-        if waiter.num_bytes is None and self._others_want(job, lane):
+        if waiter.num_bytes is None and waiter.deadline_at_s is None and self._others_want(job, lane):
             wanted = min(wanted, int(admission.UNKNOWN_SHARE * self._state.budget(lane)))
         writer = Writer(
             wanted_bytes_per_s=wanted, least_bytes_per_s=admission.least(wanted), tenant=job.tenant
@@ -199,3 +199,13 @@ def _written(lease: Lease, rate: int, now_s: float) -> float:
         return float(lease.done_bytes)
     pace = min(rate, lease.achieved_bytes_per_s) if lease.achieved_bytes_per_s else rate
     return lease.done_bytes + pace * max(0.0, now_s - lease.reported_s)
+
+
+def lead_of(job: Job, waiter: Waiter) -> float:
+    """Seconds from grant to first byte: what the job forecasts, or what was measured where that is longer."""
+    return 0.0 if in_hand(waiter) else max(waiter.ready_in_s, job.learned.lead_s or 0.0)
+
+
+def in_hand(waiter: Waiter) -> bool:
+    """Whether the first byte is there already: a lapsed save that goes on."""
+    return waiter.started or waiter.ready_in_s == 0.0
