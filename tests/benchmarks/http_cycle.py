@@ -139,6 +139,10 @@ class Client(asyncio.Protocol):
     def close(self) -> None:
         self._transport.close()
 
+    def abort(self) -> None:
+        """Break the connection off, as a machine does that dies."""
+        self._transport.abort()
+
     async def save(self, num_cycles: int) -> None:
         """So many saves, as fast as the answers come."""
         for _ in range(num_cycles * len(self.ACTS)):
