@@ -163,8 +163,8 @@ def arming_waits_for_whoever_is_armed(patch: Patch) -> None:
     """Nobody is armed while somebody is: a lead of 90 s keeps all others from starting."""
     has_room_for = queueing.Outlook.has_room_for
 
-    def naive(self: Any, newcomer: Any, lead_s: float) -> bool:
-        return not any(w.from_s > self._now_s for w in self._writers) and has_room_for(self, newcomer, lead_s)
+    def naive(self: Any, newcomer: Any) -> bool:
+        return not any(w.from_s > self._now_s for w in self._writers) and has_room_for(self, newcomer)
 
     patch.setattr(queueing.Outlook, "has_room_for", naive)
 

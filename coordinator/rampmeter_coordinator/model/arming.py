@@ -41,15 +41,15 @@ class Outlook:
         self._writers.append(writer)
         self._is_seen = writer.from_s > self._now_s and self._is_seen
 
-    def has_room_for(self, newcomer: Writer, lead_s: float) -> bool:
-        """Whether `newcomer`, behind all others, has a rate worth a start within a second after its lead time.
+    def has_room_for(self, newcomer: Writer) -> bool:
+        """Whether `newcomer`, behind all others, has a rate worth a start within a second after `from_s`.
 
         Room that is there now and taken before its first byte is in hand is no room. Others that can be ready only
         later than it do not come before it.
         """
         if not self._is_seen:
             self._look_at_present()
-        ready_s = self._now_s + lead_s
+        ready_s = newcomer.from_s
         until_s = ready_s + ARM_AHEAD_S
         if self._is_level and self._first_end_s > until_s and self._free < newcomer.least_bytes_per_s:
             return False  # cheap and certain: nobody ends in time, and what is free is too little

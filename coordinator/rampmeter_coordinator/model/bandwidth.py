@@ -12,6 +12,9 @@ from rampmeter_coordinator.model.capacity import Capacity
 from rampmeter_coordinator.model.pool import SILENT_SHARE, PoolConfig
 from rampmeter_coordinator.model.records import Job
 
+SMALLEST_ROOM = 0.001
+"""Shares of what silent jobs may use below this are not handed out."""
+
 
 class Bandwidth:
     """The jobs of one pool, who holds a lease, who waits, and what they may use in sum. Rates in bytes/s."""
@@ -123,6 +126,11 @@ class Bandwidth:
     def issued_too_much(self) -> bool:
         """More safe rates are out than silent jobs may use: the budget has fallen since."""
         return self._issued_sum > self._safe_sum
+
+    @property
+    def has_safe_room(self) -> bool:
+        """Some of what silent jobs may use is not issued to anybody: enough to be worth a new plan."""
+        return self._issued_sum < (1.0 - SMALLEST_ROOM) * self._safe_sum
 
     def safe_room_for(self, job: Job, *, only_as_before: bool) -> int:
         """The largest safe rate that the job may be issued now without the sum passing what silent jobs may use.

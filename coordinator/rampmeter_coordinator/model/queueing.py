@@ -29,8 +29,8 @@ MAX_LOOKS = 16
 
 MAX_RETRY_S = 60.0
 
-STALE_S = 1.0
-"""A look at the queue is good for a newcomer for so long, if nothing but newcomers came."""
+STALE_S = 5.0
+"""A look at the queue, which looks ahead, is good for newcomers for so long, if nothing but newcomers came."""
 
 _LOOK_AGAIN_S = 0.1
 """The shortest time between two looks at who can be armed where nothing else has happened."""
@@ -170,7 +170,7 @@ class Queueing:
             holders = self._state.holders(lane)
             ahead = precedence.ahead_of_waiter(holders, job, waiter, self._state.budget(lane), now_s)
             outlook = self._outlook_of(ahead, lane, now_s)
-        return outlook.has_room_for(newcomer, newcomer.from_s - now_s)
+        return outlook.has_room_for(newcomer)
 
     def _outlook_of(self, holders: list[Job], lane: Kind, now_s: float) -> Outlook:
         """Those who write or will. Who is armed and late blocks nobody: it may come at any time, or never."""

@@ -182,6 +182,8 @@ class Job(_Record, kw_only=True):
     waiter: Waiter | None = None
     held: Held | None = None
     wake_s: float = INFINITY
+    wants_more_safe: bool = False
+    """Its safe rate is less than its share, for want of room in the sum of all."""
     planned_price: float | None = None
     """The price under which the plan was made; None where it has to be looked at again."""
 

@@ -122,7 +122,8 @@ class Registry:
         state, market = self._state, self._market
         if now_s >= market.look_again_s:
             market.solve(state.budget(Kind.WRITE), now_s)
-        if job.planned_price != market.price or state.issued_too_much:
+        may_get_more = job.wants_more_safe and state.has_safe_room and not state.in_grace
+        if job.planned_price != market.price or may_get_more or state.issued_too_much:
             self._replan(job, state.safe_room_for(job, only_as_before=state.in_grace), now_s)
         offers = job.safe_offers
         confirmed = len(offers) == 1 and offers[0].number == job.plan.number
@@ -133,8 +134,8 @@ class Registry:
         job.plan = planning.replanned(job, self._market.price, room_bytes_per_s, self._state.config)
         if first:
             job.plan = replace(job.plan, phase_offset_s=self._draw_offset(job, now_s))
-        has_all = job.plan.safe_bytes_per_s == planning.wanted_safe_rate(job, job.plan.interval_s)
-        job.planned_price = self._market.price if has_all else None
+        wanted = planning.wanted_safe_rate(job, job.plan.interval_s)
+        job.wants_more_safe, job.planned_price = job.plan.safe_bytes_per_s < wanted, self._market.price
 
     def _draw_offset(self, job: Job, now_s: float) -> float:
         recent = islice(reversed(self._state.jobs.values()), NUM_PHASES_COMPARED)

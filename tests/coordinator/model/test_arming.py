@@ -18,6 +18,11 @@ BUDGET = 1000
 NOW = 1000.0
 
 
+def room(look: Outlook, newcomer: Writer, lead_s: float) -> bool:
+    """Whether there is room for it, should its first byte be in hand after `lead_s`."""
+    return look.has_room_for(replace(newcomer, from_s=NOW + lead_s))
+
+
 def writer(num_bytes: float = math.inf, most: int | None = None, *, in_s: float = 0.0) -> Writer:
     """One with so much to write, its first byte in hand `in_s` from now."""
     wanted = admission.wanted(most, BUDGET)
@@ -30,7 +35,7 @@ def outlook(*writers: Writer, rest: int = BUDGET, config: PoolConfig = POOL) -> 
 
 
 def has_room(look: Outlook, lead_s: float, most: int | None = None) -> bool:
-    return look.has_room_for(writer(most=most, in_s=lead_s), lead_s)
+    return room(look, writer(most=most, in_s=lead_s), lead_s)
 
 
 @pytest.mark.parametrize("lead_s", [0.0, 30.0])
@@ -128,9 +133,9 @@ def test_a_tenant_at_its_cap_has_no_room() -> None:
     """Until one of its own ends; others have."""
     config = PoolConfig(name="pool", capacity_bytes_per_s=1250, max_tenant_bytes_per_s=300)
     look = outlook(replace(writer(6000, 300), tenant="a"), config=config)
-    assert not look.has_room_for(replace(writer(most=300), tenant="a"), 10.0)
-    assert look.has_room_for(replace(writer(most=300), tenant="a"), 19.0)
-    assert look.has_room_for(replace(writer(most=300), tenant="b"), 0.0)
+    assert not room(look, replace(writer(most=300), tenant="a"), 10.0)
+    assert room(look, replace(writer(most=300), tenant="a"), 19.0)
+    assert room(look, replace(writer(most=300), tenant="b"), 0.0)
 
 
 def test_one_who_comes_before_a_writer_may_push_it_out() -> None:
@@ -144,7 +149,7 @@ def test_the_last_byte_on_a_fast_storage_does_not_stop_the_clock() -> None:
     """One byte at 800 GB/s takes less than a clock of a million seconds can tell apart."""
     fast = Writer(wanted_bytes_per_s=8 * 10**11, least_bytes_per_s=1, bytes_left=1.0)
     look = Outlook([fast], 8 * 10**11, POOL, 1e6)
-    assert look.has_room_for(replace(fast, bytes_left=1e12), 1.0)
+    assert look.has_room_for(replace(fast, bytes_left=1e12, from_s=1e6 + 1.0))
 
 
 # -- any pool, against a slow simulation in exact arithmetic -----------------------------------------------------------
@@ -227,11 +232,11 @@ def test_the_look_ahead_is_the_simulation(
     newcomer = replace(writer(most=most, in_s=lead_s), tenant=tenant)
     expected, closest_s = simulated(writers, newcomer, lead_s, rest, config)
     assume(closest_s > CLOSE_S)
-    assert Outlook(writers, rest, config, NOW).has_room_for(newcomer, lead_s) is expected
+    assert room(Outlook(writers, rest, config, NOW), newcomer, lead_s) is expected
     grown = Outlook((), rest, config, NOW)
     for one in writers:
         grown.comes_next(one)
-    assert grown.has_room_for(newcomer, lead_s) is expected
+    assert room(grown, newcomer, lead_s) is expected
 
 
 @settings(deadline=None)
