@@ -8,20 +8,19 @@ offset and a drift of its own; only what begins with `world` is the world's time
 
 import math
 import random
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from invariants.save import Job, Save
+from invariants.words import words_of
 from rampmeter.core.leaseclock import LeaseClock
 from rampmeter.core.messages import (
     AnyAnswer,
-    EndReason,
     Finish,
     Gone,
     GoneReason,
     Grant,
     Heartbeat,
     Kind,
-    Outcome,
     Plan,
     Ready,
     RefusalReason,
@@ -45,20 +44,6 @@ TIMEOUT_S = {SlotRequest: 30.0}
 """What a client waits for an answer: the longest hold and 5 s; 10 s for all but slot requests."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Job:
-    """What the attempts of one job have in common."""
-
-    uid: str
-    num_bytes: int
-    max_bytes_per_s: int | None
-    lead_s: float
-    tenant: str | None = None
-    newest_claim: int = 0
-    claimed_s: dict[int, float] = field(default_factory=dict)
-    saved_s: list[float] = field(default_factory=list)
-
-
 class Process:
     """Born training; `poll` whenever something may have changed."""
 
@@ -80,16 +65,11 @@ class Process:
         self._first_sent_s = self._sent_s = self._not_before_s = self._heard_s = 0.0
         self._registered = self._told_ready = False
         self._due_s = now_s if restore else now_s + rng.uniform(0.0, 60.0)
-        self._kind = Kind.READ if restore else Kind.WRITE
+        self._save = Save(Kind.READ if restore else Kind.WRITE, job.num_bytes, job.lead_s, now_s)
         self._ends_s: float | None = None
         """An announced end: the save before it is urgent."""
-        self._saving = False
-        self._byte_in_hand_s = math.inf
-        self._done_bytes = self._started_s = 0.0
-        self._spent = {"throttled_s": 0.0, "blocked_s": 0.0, "busy_s": 0.0}
-        self._advanced_s = self._snapshot_s = now_s
+        self._snapshot_s = now_s
         self._save_fence = self._release_fence = self._asked_fence = None
-        self._rate_before = 0
         if remembered is not None:
             self.clock.remember(remembered, now_s)
 
@@ -121,7 +101,7 @@ class Process:
         coming_s = min((at_s for at_s in self.clock.changes() if at_s > now_s), default=math.inf)
         self._usable_until_s = self._world_s(coming_s) - ROUNDING_S
         if allowance.fence is not None:
-            return allowance.bytes_per_s, self._kind
+            return allowance.bytes_per_s, self._save.kind
         if self.attempt < self.job.newest_claim:
             self._usable_until_s = 0.0
         if allowance.bytes_per_s and self._stopped_by_claim(now_s):
@@ -131,7 +111,7 @@ class Process:
     def noticed(self, in_s: float) -> None:
         """Its end was announced: it saves before, and says that this is urgent."""
         self._ends_s = self.now_s + in_s
-        if self._kind is Kind.WRITE and not self._saving:
+        if self._save.kind is Kind.WRITE and not self._save.active:
             self._due_s = self.now_s
         self.poll()
 
@@ -158,57 +138,28 @@ class Process:
 
     def _write(self, now_s: float) -> None:
         self.look_anew()
-        rate, by_lease = self.usable()
-        if rate and by_lease is None and not self._saving and now_s >= self._due_s:
-            self._begin(now_s)  # silence, and the safe rate is usable: goes on without a grant
-        since_s, self._advanced_s = max(self._advanced_s, self._byte_in_hand_s), now_s
-        if self._saving and now_s > since_s:
-            speed, spent_as = self._speed(self._rate_before)
-            self._done_bytes = min(self._done_bytes + (now_s - since_s) * speed, self.job.num_bytes)
-            self._spent[spent_as] += now_s - since_s
-        if self._saving and self._done_bytes >= self.job.num_bytes - 0.5:
+        rate, kind = self.usable()
+        if rate and kind is None and not self._save.active and now_s >= self._due_s:
+            self._save.begin(now_s)  # silence, and the safe rate is usable: goes on without a grant
+        if self._save.advance(now_s):
             self._saved(now_s)
-        self._rate_before = 0 if self._hung() else self.usable()[0]
+        hung = self._world.now_s < self.hung_until_s
+        most, share = self.job.max_bytes_per_s, self._world.storage_share
+        self._save.go_on(self.usable()[0], most, share, hung=hung)
 
     def _saved(self, now_s: float) -> None:
-        self._saving, self._due_s = (
-            False,
-            now_s + (self.clock.plan.request_after_s if self.clock.plan else 60),
-        )
+        self._due_s = now_s + (self.clock.plan.request_after_s if self.clock.plan else 60.0)
         self._release_fence, self._save_fence = self._save_fence, None
-        if self._kind is Kind.WRITE:
+        if self._save.kind is Kind.WRITE:
             self.job.saved_s.append(self._world.now_s)
-            self._snapshot_s = self._started_s
-        self._kind = Kind.WRITE
+            self._snapshot_s = self._save.started_s
+        self._save.kind = Kind.WRITE
         self.clock.dropped()
         self.look_anew()
 
-    def _hung(self) -> bool:
-        return self._world.now_s < self.hung_until_s
-
-    def _speed(self, rate: int) -> tuple[float, str]:
-        """How fast it really writes at this rate, and where its time goes."""
-        if self._hung():
-            return 0.0, "blocked_s"
-        own = min(rate, self.job.max_bytes_per_s or 10**9)
-        if self._world.storage_share < 1.0:
-            return own * self._world.storage_share, "blocked_s"
-        return float(own), "busy_s" if own < rate else "throttled_s"
-
-    def _begin(self, now_s: float) -> None:
-        self._saving, self._done_bytes, self._byte_in_hand_s = True, 0.0, now_s + self.job.lead_s
-        self._started_s = now_s
-        self._spent = dict.fromkeys(self._spent, 0.0)
-
     def _next_s(self, now_s: float) -> float:
-        times = [self._due_s, self._not_before_s, self._byte_in_hand_s, *self.clock.safe_window()]
-        times += [self._heard_s + 15.0, self._sent_s + self._timeout_s()]
-        if self.clock.fence is not None:
-            times.append(self.clock._lease.until_s)
-        speed = self._speed(self._rate_before)[0]
-        if self._saving and speed:
-            left_s = (self.job.num_bytes - self._done_bytes) / speed
-            times.append(max(now_s, self._byte_in_hand_s) + left_s)
+        times = [self._due_s, self._not_before_s, self._save.byte_in_hand_s, self._save.ends_s(now_s)]
+        times += [self._heard_s + 15.0, self._sent_s + self._timeout_s(), *self.clock.changes()]
         return min((t for t in times if t > now_s), default=now_s + 15.0)
 
     # -- talk ----------------------------------------------------------------------------------------------------
@@ -226,10 +177,10 @@ class Process:
             self._say(wanted, now_s)
 
     def _presses(self) -> bool:
-        return self._saving or self._urgent()
+        return self._save.active or self._urgent()
 
     def _urgent(self) -> bool:
-        return self._ends_s is not None and self._kind is Kind.WRITE
+        return self._ends_s is not None and self._save.kind is Kind.WRITE
 
     def _becomes_urgent(self) -> bool:
         return isinstance(self._in_flight, SlotRequest) and self._urgent() and not self._in_flight.urgent
@@ -247,8 +198,8 @@ class Process:
         if self._release_fence is not None:
             return Release
         if self.clock.fence is not None:
-            return Ready if now_s >= self._byte_in_hand_s and not self._told_ready else Renew
-        if self._saving or now_s >= self._due_s:
+            return Ready if now_s >= self._save.byte_in_hand_s and not self._told_ready else Renew
+        if self._save.active or now_s >= self._due_s:
             return SlotRequest
         return Heartbeat if now_s >= self._heard_s + 15.0 else None
 
@@ -268,43 +219,12 @@ class Process:
         if kind is SlotRequest:
             self.clock.dropped()  # whoever asks holds nothing
         self._seq += 1
-        words = self._words(kind, now_s)
+        words = words_of(self, kind, now_s)
         self._in_flight = kind(
             job_uid=self.job.uid, attempt=self.attempt, seq=self._seq, ack=self._ack, **words
         )
         self._first_sent_s = self._sent_s = now_s
         self._world.network.send(self, self._in_flight)
-
-    def _words(self, kind: type[Request], now_s: float) -> dict[str, Any]:
-        in_hand = self._saving and now_s >= self._byte_in_hand_s
-        done = {"done_bytes": int(self._done_bytes), **self._spent}
-        if kind is Register:
-            held = self.clock.plan.safe_bytes_per_s if self.clock.plan else 0
-            figures = {"num_gpus": 8, "num_bytes": self.job.num_bytes, "stall_s": 1.0, "mtbf_s": 3600.0}
-            claim = f"{self.attempt:032x}"
-            tenant = self.job.tenant
-            return {"name": "job", "claim": claim, "safe_bytes_per_s": held, "tenant": tenant, **figures}
-        if kind is Heartbeat:
-            return {"step": 1}
-        if kind is SlotRequest:
-            return self._slot_words(now_s, started=in_hand)
-        if kind is Ready:
-            return {"fence": self.clock.fence, "lead_s": self.job.lead_s}
-        if kind is Renew:
-            held = self.usable()[0]
-            return {"fence": self.clock.fence, "held_bytes_per_s": held, **done}
-        if kind is Release:
-            return {"fence": self._release_fence, "outcome": Outcome.COMMITTED, "write_s": 1.0, **done}
-        return {"reason": EndReason.FINISHED}
-
-    def _slot_words(self, now_s: float, *, started: bool) -> dict[str, Any]:
-        words: dict[str, Any] = {"kind": self._kind, "started": started, "num_bytes": self.job.num_bytes}
-        words["ready_in_s"] = max(0.0, self._byte_in_hand_s - now_s) if self._saving else self.job.lead_s
-        words["max_bytes_per_s"] = self.job.max_bytes_per_s
-        words["age_s"] = max(0.0, now_s - self._snapshot_s)
-        if self._urgent():
-            words |= {"urgent": True, "deadline_s": max(0.1, self._ends_s - now_s)}
-        return words
 
     # -- answers -------------------------------------------------------------------------------------------------
 
@@ -355,12 +275,13 @@ class Process:
             self._save_fence = body.fence
             if not isinstance(request, Renew):
                 self._told_ready = isinstance(request, Ready) or request.ready_in_s == 0.0
-            if not self._saving:
-                self._begin(now_s)
+            if not self._save.active:
+                self._save.begin(now_s)
         elif isinstance(body, Gone):
             self.clock.dropped()
             if body.reason is GoneReason.MAKE_ROOM:  # this save is given up
-                self._saving, self._due_s, self._save_fence = False, now_s + 60.0, None
+                self._save.give_up()
+                self._due_s, self._save_fence = now_s + 60.0, None
         elif isinstance(body, Wait):
             self._not_before_s = now_s + body.retry_after_s
         elif isinstance(request, Register):

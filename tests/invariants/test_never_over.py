@@ -3,11 +3,11 @@
 from invariants.soak import PROFILES, campaign
 from invariants.world import CALM, World
 
-NUM_EVENTS = 100_000
+NUM_EVENTS = 120_000
 
 
 def test_random_runs_with_every_fault_stay_within_the_bound() -> None:
-    """No event of 100,000 shows more in use than the bound, a starved job, a deadlock or a fence that went back."""
+    """No event of 120,000 shows more in use than the bound, a starved job, a deadlock or a fence that went back."""
     report = campaign(NUM_EVENTS)
     assert report.num_events >= NUM_EVENTS
     assert report.num_runs >= len(PROFILES)

@@ -17,16 +17,11 @@ from invariants.faults import Faults
 from invariants.misreadings import Misreading
 from invariants.world import World
 
-ROOT = Path(__file__).parents[2]
+TESTS = Path(__file__).parents[1]
 
-RULES = "coordinator/model/test_rules.py"
-LEDGER = "coordinator/model/test_ledger.py"
-CAPACITY = "coordinator/model/test_capacity.py"
-PROGRESS = "coordinator/model/test_progress.py"
 
 LOSSY = Faults(loss=0.4)
 RESTARTS = Faults(restarts=1 / 80, zombies=1 / 60)
-RETUNED = Faults(restarts=1 / 60, retune=0.6, partitions=1 / 25)
 FAIL_OVERS = Faults(restarts=1 / 50, forget=0.5, partitions=1 / 40, deaths=0, zombies=0)
 FORGETFUL = Faults(restarts=1 / 80, forget=0.5)
 PARTITIONS = Faults(partitions=1 / 40)
@@ -48,7 +43,6 @@ class InTest:
     """A misreading that makes a test of the suite fail. `arguments` of that test, made from its module."""
 
     reading: Misreading
-    path: str
     test: str
     arguments: Callable[[ModuleType], tuple[Any, ...]] = lambda module: ()
     fails_with: type[Exception] = AssertionError
@@ -91,82 +85,67 @@ IN_WORLD = [
 IN_TEST = [
     InTest(
         reading=wrong.times_of_another_boot_stay_in_the_store,
-        path="invariants/test_histories.py",
         test="test_what_became_of_another_boots_times_outlives_the_next_restart",
     ),
     InTest(
         reading=wrong.arming_waits_for_whoever_is_armed,
-        path="coordinator/model/test_queueing.py",
         test="test_who_has_its_first_byte_in_hand_writes_during_the_lead_of_another",
     ),
     InTest(
         reading=wrong.plan_of_shorter_leases_counts_as_late_as_all,
-        path="coordinator/model/test_counting.py",
         test="test_a_plan_of_shorter_leases_counts_earlier",
     ),
     InTest(
         reading=wrong.replay_heard_late_prolongs_nothing,
-        path=RULES,
         test="test_rule_9_a_replay_heard_late_prolongs_it",
     ),
-    InTest(reading=wrong.safe_rates_never_end, path=RULES, test="test_rule_9_safe_rates_end"),
+    InTest(reading=wrong.safe_rates_never_end, test="test_rule_9_safe_rates_end"),
     InTest(
         reading=wrong.grace_arms_nobody,
-        path=RULES,
         test="test_rule_15_waiters_are_armed_in_grace",
         fails_with=AttributeError,
         match="'NoneType' object has no attribute 'state'",
     ),
     InTest(
         reading=wrong.start_within_60_s_whatever_the_lead,
-        path=RULES,
         test="test_rule_11_a_long_lead_gets_twice_its_time",
     ),
     InTest(
         reading=wrong.held_requests_hide_contact,
-        path="coordinator/model/test_queueing.py",
         test="test_a_job_out_of_contact_is_asked_to_confirm",
     ),
     InTest(
         reading=wrong.bid_of_a_stale_attempt,
-        path="coordinator/model/test_queueing.py",
         test="test_an_old_attempts_age_is_no_claim_of_the_new_one",
     ),
     InTest(
         reading=wrong.every_urgent_save_fits,
-        path="coordinator/model/test_urgent_saves.py",
         test="test_a_save_that_cannot_be_in_time_displaces_nobody",
     ),
     InTest(
         reading=wrong.revoked_lease_is_free_at_once,
-        path="coordinator/model/test_caps.py",
         test="test_a_revoked_lease_counts_until_the_agent_confirms",
     ),
     InTest(
         reading=wrong.answers_of_a_lost_memory_are_believed,
-        path=LEDGER,
         test="test_an_attempt_that_applied_unknown_answers_must_register_first",
     ),
     InTest(
         reading=wrong.cut_to_zero,
-        path=PROGRESS,
         test="test_a_hung_writer_is_cut_within_20_seconds_and_keeps_a_hundredth",
     ),
     InTest(
         reading=wrong.a_stall_of_the_storage_is_the_writers_fault,
-        path=PROGRESS,
         test="test_if_nobody_moves_it_is_storage",
         arguments=lambda module: (100.0,),
     ),
     InTest(
         reading=wrong.hung_writer_is_a_capacity_sample,
-        path=CAPACITY,
         test="test_what_is_no_sign_of_slow_storage",
         arguments=lambda module: (module.Pool(), module.report(500_000, 0.0)),
     ),
     InTest(
         reading=wrong.cpu_bound_writer_is_a_capacity_sample,
-        path=CAPACITY,
         test="test_what_is_no_sign_of_slow_storage",
         arguments=lambda module: (module.Pool(), module.report(500_000, 100_000, busy=0.5)),
     ),
@@ -196,7 +175,7 @@ def test_a_rule_read_wrongly_fails_its_test(monkeypatch: pytest.MonkeyPatch, pla
 
 
 def _test_of(planted: InTest) -> tuple[Callable[..., None], Callable[[], tuple[Any, ...]]]:
-    path = ROOT / "tests" / planted.path
+    (path,) = [path for path in TESTS.rglob("test_*.py") if f"def {planted.test}(" in path.read_text()]
     spec = importlib.util.spec_from_file_location(f"planted_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None

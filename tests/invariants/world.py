@@ -14,7 +14,8 @@ from invariants.faults import CALM, Faults, Weather
 from invariants.leader import Leader, Store
 from invariants.network import Network
 from invariants.observer import Observer, Violation
-from invariants.process import Job, Process
+from invariants.process import Process
+from invariants.save import Job
 from rampmeter_coordinator.model.commands import Tick
 from rampmeter_coordinator.model.pool import PoolConfig
 from rampmeter_coordinator.model.shifting import ClockOffset
