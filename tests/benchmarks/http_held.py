@@ -41,9 +41,7 @@ def measure(directory: Path) -> dict[str, Result]:
     with tempfile.TemporaryDirectory(dir=directory) as name:
         place = Path(name)
         config = place / "config.toml"
-        config.write_text(
-            "".join(f'[pools.pool{number}]\ncapacity = "1GB/s"\n' for number in range(NUM_POOLS))
-        )
+        config.write_text("".join(POOL.format(number) for number in range(NUM_POOLS)))
         with coordinator(place, "--fresh", "--config", str(config), "--store", "memory") as served:
             taken, woken_ms = asyncio.run(hold(served))
     return {
@@ -68,10 +66,10 @@ async def hold(served: Coordinator) -> tuple[float, list[float]]:
     before = rss_bytes(served)
     start_s = time.monotonic()
     held = []
-    for client in waiters:
-        await client.reconnect(served)
-        await client.tell(client.word(Heartbeat, step=2))  # contact is fresh, or it would not be held
-        held.append(asyncio.ensure_future(client.tell(client.word(SlotRequest, num_bytes=10**6))))
+    for first in range(0, len(waiters), 100):
+        some = waiters[first : first + 100]
+        await asyncio.gather(*(back_in_contact(served, client) for client in some))
+        held += [asyncio.ensure_future(c.tell(c.word(SlotRequest, num_bytes=10**6))) for c in some]
     await asyncio.sleep(1.0)  # the last ones are on their way
     taken = (rss_bytes(served) - before) / len(held)
     answered = [answer.result() for answer in held if answer.done()]
@@ -88,6 +86,12 @@ async def known(served: Coordinator, client: Client) -> None:
     await client.reconnect(served)
     await client.tell(client.word(Register))
     await client.tell(client.word(Heartbeat, step=1))
+
+
+async def back_in_contact(served: Coordinator, client: Client) -> None:
+    """A new connection of a known job; without fresh contact its slot request would not be held."""
+    await client.reconnect(served)
+    await client.tell(client.word(Heartbeat, step=2))
 
 
 async def wake(writer: Client, held: list[asyncio.Future[object]]) -> float:
