@@ -104,7 +104,7 @@ def test_a_held_request_waits_through_the_standby(pair):
         with socket.create_connection(standby.url.removeprefix("http://").split(":")) as connection:
             connection.sendall(head.encode() + body)
             wait_for(lambda: held_at(leader) == 1, what="the request to be held")
-        wait_for(lambda: held_at(leader) == 0, what="the waiter to go")
+        wait_for(lambda: held_at(leader) == 0, what="the waiter to go", limit_s=10.0)  # the hold is 25 s
         held = Held(standby, waiter, waiter.slot())
         wait_for(lambda: held_at(leader) == 1, what="the request to be held")
         writer.send(client, writer.release())
@@ -155,7 +155,7 @@ def test_a_standby_that_is_told_to_stop_answers_what_it_had_forwarded(pair):
         held.join(10)
         assert (held.response.status_code, held.response.json()["reason"]) == (503, "draining")
         assert standby.process.wait(10) == 0
-        wait_for(lambda: held_at(leader) == 0, what="the waiter to go")
+        wait_for(lambda: held_at(leader) == 0, what="the waiter to go", limit_s=10.0)  # the hold is 25 s
         assert client.get("/readyz").status_code == 200
 
 

@@ -7,7 +7,7 @@ Holders keep one lease for ever; the others write a little, release, and ask aga
 
 import asyncio
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import httpx
 
@@ -17,12 +17,14 @@ from rampmeter.core.leaseclock import LeaseClock
 from rampmeter.core.messages import Gone, Grant, LeaseState, SlotRequest, Wait
 from support.examples import PATHS
 from support.jobs import Job
+from support.waiting import LIMIT_S, until
 
 CAPACITY = 1_000_000_000
 BUDGET = 800_000_000
 LOOK_S = 0.02
 RETRY_S = 0.2
 WRITE_S = 0.5
+FOR_EVER_S = 10_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,9 @@ class Agent(Job):
     fences: list = field(default_factory=list)
     lapses: int = 0
     asked_for: bool = False
+    done_bytes: float = 0.0
+    wrote_s: float = 0.0
+    looked_s: float = 0.0
     lost: list = field(default_factory=list)
     refused: list = field(default_factory=list)
 
@@ -117,22 +122,36 @@ class Fleet:
     async def _live(self, index):
         agent = self.agents[index]
         await self._ask(index, agent.register)
+        if not agent.holds:  # small saves come first: the holders would never find room beside them
+            await until(self.all_write, what="all holders to write", limit_s=2 * LIMIT_S)
         while True:
             answer = await self._ask(index, lambda: self._next_request(agent))
             if isinstance(answer, Wait):
                 await asyncio.sleep(answer.retry_after_s * self._random.uniform(0.5, 1.0))
             elif not agent.holds and isinstance(answer, Grant) and answer.state is LeaseState.ACTIVE:
                 await asyncio.sleep(WRITE_S * self._random.uniform(0.5, 1.5))
+                self._written(agent)
                 agent.clock.dropped()
                 self._look()
-                await self._ask(index, lambda: agent.release(done=1))
+                await self._ask(index, lambda: replace(agent.release(), **self._written(agent)))
                 agent.fence = None
 
     def _next_request(self, agent):
         if agent.fence is None:
-            return agent.slot(max_bytes_per_s=agent.rate, num_bytes=10 * agent.rate)
+            seconds = FOR_EVER_S if agent.holds else WRITE_S
+            return agent.slot(max_bytes_per_s=agent.rate, num_bytes=int(agent.rate * seconds))
         rate = agent.clock.allowance(self.now_s()).bytes_per_s
-        return agent.renew(held=rate, done=agent.seq)
+        return replace(agent.renew(held=rate), **self._written(agent))
+
+    def _written(self, agent):
+        """What it wrote under its lease until now: as fast as it may, asleep in its bucket otherwise."""
+        now_s = self.now_s()
+        passed_s, agent.looked_s = now_s - agent.looked_s, now_s
+        rate = agent.clock.allowance(now_s).bytes_per_s
+        if rate:
+            agent.done_bytes += rate * passed_s
+            agent.wrote_s += passed_s
+        return {"done_bytes": int(agent.done_bytes), "throttled_s": agent.wrote_s}
 
     async def _ask(self, index, make):
         """Make a request and send it until it is answered; the answer to a register where that is wanted first."""
@@ -180,6 +199,7 @@ class Fleet:
             if fence not in agent.fences:
                 agent.fences.append(fence)
                 agent.asked_for = isinstance(request, SlotRequest)
+                agent.done_bytes, agent.wrote_s, agent.looked_s = 0.0, 0.0, now_s
             if (
                 agent.asked_for and answer.bytes_per_s
             ):  # not a lease that is re-created or only armed in grace
