@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 from rampmeter_coordinator.model.pool import PoolConfig
+from rampmeter_coordinator.model.urgency import ROUND_TRIP_S
 from rampmeter_coordinator.sim.job import Job, JobSpec, Save
 from rampmeter_coordinator.sim.population import Bound, capacity_for, mixed_fleet, priced_bound
 from rampmeter_coordinator.sim.training import Sums
@@ -23,9 +24,8 @@ from rampmeter_coordinator.sim.words import DEADLINE_S
 from rampmeter_coordinator.sim.world import START_S, World
 
 DAY_S = 86_400.0
-TTL_S = 120.0
-HEARTBEAT_S = 110.0
-"""A job must confirm within 2 TTL: a long TTL needs few heartbeats, and those are most of the work of a simulation."""
+HEARTBEAT_S = 28.0
+"""As seldom as a job may call without counting as silent (59 s after a confirmed request): it saves computing."""
 
 START_WITHIN_S = 600.0
 NUM_BATCHES = 8
@@ -58,6 +58,7 @@ class FleetResult:
     longest_queue        longest wait for a slot, in multiples of the plan's interval
     num_missed           preemption saves that were durable after their deadline
     num_given_up         preemption saves that were not written, since the start: they would have been too late
+    num_hopeless         those of them that would have been too late on an idle pool as well
     num_ungoverned       preemption saves that were written without a lease
     """
 
@@ -83,6 +84,7 @@ class FleetResult:
     num_urgent: int
     num_missed: int
     num_given_up: int
+    num_hopeless: int
     num_ungoverned: int
 
 
@@ -96,7 +98,6 @@ class Fleet:
             name="pool",
             capacity_bytes_per_s=capacity_for(self.specs, scenario.load, scenario.utilisation),
             utilisation=scenario.utilisation,
-            ttl_s=TTL_S,
         )
         self.bound = priced_bound(self.specs, config.budget_bytes_per_s)
         self.world = World(config, seed=scenario.seed)
@@ -144,7 +145,7 @@ class Fleet:
         budget = config.budget_bytes_per_s
         bound = _points(self.specs, window, lambda _, sums, waste: waste * _up_s(sums), self.bound)
         waste = _points(self.specs, window, _lost_s, self.bound)
-        waits = _points(self.specs, window, _restore_wait_s(budget), self.bound)
+        waits = _points(self.specs, window, _restore_wait_s, self.bound)
         urgent = [save for save in saves if save.urgent_s is not None]
         return FleetResult(
             load=scenario.load,
@@ -156,7 +157,7 @@ class Fleet:
             bound_points=bound,
             waste_points=waste,
             gap_points=waste + waits - bound,
-            gap_error_points=self._error(rows, budget),
+            gap_error_points=self._error(rows),
             rework_seen_points=_points(self.specs, window, lambda _, sums, __: sums.rework_s, self.bound),
             restart_points=_points(
                 self.specs, window, lambda _, sums, __: sums.restart_s + sums.restore_s, self.bound
@@ -171,13 +172,13 @@ class Fleet:
             num_urgent=len(urgent),
             num_missed=sum(s.committed_s - (s.urgent_s or 0.0) > DEADLINE_S for s in urgent),
             num_given_up=sum(job.num_given_up for job in self.jobs),
+            num_hopeless=sum(job.num_given_up for job in self.jobs if _is_hopeless(job.spec, budget)),
             num_ungoverned=sum(not save.governed for save in saves),
         )
 
-    def _error(self, rows: Sequence[Sequence[Sums]], budget_bytes_per_s: float) -> float:
+    def _error(self, rows: Sequence[Sequence[Sums]]) -> float:
         def gap(spec: JobSpec, sums: Sums, waste: float) -> float:
-            wait_s = _restore_wait_s(budget_bytes_per_s)(spec, sums, waste)
-            return _lost_s(spec, sums, waste) + wait_s - waste * _up_s(sums)
+            return _lost_s(spec, sums, waste) + sums.restore_wait_s - waste * _up_s(sums)
 
         gaps = [
             _points(self.specs, _window(before, after), gap, self.bound)
@@ -208,11 +209,13 @@ def _lost_s(_: JobSpec, sums: Sums, __: float) -> float:
     return sums.stall_s + sums.slowed_s + sums.expected_rework_s
 
 
-def _restore_wait_s(budget_bytes_per_s: float) -> _Figure:
-    def wait_s(spec: JobSpec, sums: Sums, _: float) -> float:
-        return sums.restore_s - sums.num_resumed * spec.alone_s(budget_bytes_per_s)
+def _restore_wait_s(_: JobSpec, sums: Sums, __: float) -> float:
+    return sums.restore_wait_s
 
-    return wait_s
+
+def _is_hopeless(spec: JobSpec, budget_bytes_per_s: float) -> bool:
+    """Room is made within a round trip; what is left must do for the job alone."""
+    return spec.stall_s + spec.alone_s(budget_bytes_per_s) > DEADLINE_S - ROUND_TRIP_S
 
 
 def _age_in_intervals(job: Job) -> float:

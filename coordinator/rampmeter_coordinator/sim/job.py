@@ -92,6 +92,7 @@ class Job:
         self.num_attempts = self.num_given_up = 0
         """Attempts so far; saves before a preemption that were not written, because they would not have fitted."""
         self.slow_down_s = spec.eps * spec.alone_s(world.config.budget_bytes_per_s)
+        self._restoring_since_s = 0.0
         self._failures = random.Random(f"{seed}/{spec.uid}/failures")
 
     def start(self) -> None:
@@ -100,6 +101,7 @@ class Job:
         plan = self.attempt.clock.plan if self.attempt else None
         kind = Kind.READ if self.training.durable_s > 0.0 else Kind.WRITE
         if kind is Kind.READ:
+            self._restoring_since_s = self.world.now_s
             self.training.enter(Phase.RESTORING, self.world.now_s)
         self.attempt = Attempt(self, self.num_attempts, kind, plan)
         if kind is Kind.WRITE:
@@ -109,6 +111,9 @@ class Job:
     def trains(self) -> None:
         """The state is there: training runs, until it fails."""
         now_s, attempt = self.world.now_s, self.attempt
+        if self.training.phase is Phase.RESTORING:
+            alone_s = self.spec.alone_s(self.world.config.budget_bytes_per_s)
+            self.training.restored(now_s - self._restoring_since_s - alone_s)
         self.training.enter(Phase.RUNNING, now_s)
         if self.spec.mtbf_s < math.inf:
             up_s = self._failures.expovariate(1.0 / self.spec.mtbf_s)

@@ -29,6 +29,7 @@ class Sums:
     expected_rework_s   what failures would have cost in the mean
     restart_s           from the end of an attempt to the start of the next
     restore_s           from there to training: waiting for the state and reading it
+    restore_wait_s      of that, of restores that have ended, what they took beyond their read alone
     """
 
     observed_s: float = 0.0
@@ -38,6 +39,7 @@ class Sums:
     expected_rework_s: float = 0.0
     restart_s: float = 0.0
     restore_s: float = 0.0
+    restore_wait_s: float = 0.0
     num_failures: int = 0
     num_resumed: int = 0
 
@@ -57,7 +59,9 @@ class Training:
         self._mtbf_s = mtbf_s
         self._at_s = now_s
         self._lost = dict.fromkeys(Phase, 0.0)
-        self._observed_s = self._slowed_s = self._rework_s = self._expected_rework_s = 0.0
+        self._observed_s = self._slowed_s = self._restore_wait_s = self._rework_s = (
+            self._expected_rework_s
+        ) = 0.0
         self._num_failures = self._num_resumed = 0
 
     @property
@@ -96,6 +100,10 @@ class Training:
         self.work_s -= lost_s
         self._slowed_s += lost_s
 
+    def restored(self, waited_s: float) -> None:
+        """A restore has ended that took this much longer than its read alone."""
+        self._restore_wait_s += waited_s
+
     def saved(self, work_s: float) -> None:
         """A snapshot of `work_s` is durable."""
         self.durable_s = max(self.durable_s, work_s)
@@ -119,6 +127,7 @@ class Training:
             expected_rework_s=self._expected_rework_s,
             restart_s=self._lost[Phase.DOWN],
             restore_s=self._lost[Phase.RESTORING],
+            restore_wait_s=self._restore_wait_s,
             num_failures=self._num_failures,
             num_resumed=self._num_resumed,
         )

@@ -64,6 +64,7 @@ def test_failures_lose_what_is_not_durable_and_the_next_attempt_reads_it_back():
     assert job.num_attempts == sums.num_failures + 1
     assert sums.restart_s == pytest.approx(60.0 * sums.num_failures)
     assert sums.restore_s == pytest.approx(10.0 * sums.num_resumed)
+    assert sums.restore_wait_s == pytest.approx(0.0, abs=1e-6)
     assert sums.rework_s > 0.0
 
 
