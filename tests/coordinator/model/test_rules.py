@@ -328,11 +328,11 @@ def test_rule_16_a_job_without_fresh_contact_is_answered_at_once() -> None:
     counted = desk.counted(T + 61)
     job.seq += 1  # a request and its answer were lost meanwhile
     job.ask(T + 70, ready_in_s=0.0)
-    if isinstance(job.last, Wait):
-        assert job.last.reason is WaitReason.CONFIRM
-        assert job.last.retry_after_s == 0.0
-        assert job.last.confirm
-        job.ask(T + 70.1, ready_in_s=0.0)
+    assert isinstance(job.last, Wait)
+    assert job.last.reason is WaitReason.CONFIRM
+    assert job.last.retry_after_s == 0.0
+    assert job.last.confirm
+    job.ask(T + 70.1, ready_in_s=0.0)
     assert counted > 0
     assert isinstance(job.last, Grant)
     assert job.last.bytes_per_s == 1000
