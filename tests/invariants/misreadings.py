@@ -15,7 +15,7 @@ from invariants import world as world_module
 from invariants.leader import Store
 from invariants.process import Process
 from rampmeter.core.leaseclock import Allowance, LeaseClock
-from rampmeter.core.messages import MARGIN_S, Fence, LeaseState, RateReason
+from rampmeter.core.messages import MARGIN_S, Fence, Kind, LeaseState, RateReason
 from rampmeter_coordinator.model import admission, counting, leasing, queueing, urgency
 from rampmeter_coordinator.model import ledger as ledger_module
 from rampmeter_coordinator.model.bandwidth import Bandwidth
@@ -347,6 +347,21 @@ def reply_goes_out_before_its_commit(patch: Patch) -> None:
 
     patch.setattr(Store, "commit", naive)
     patch.setattr(world_module.Leader, "begin", forgetful)
+
+
+def restore_made_anew_is_a_save(patch: Patch) -> None:
+    """A lease that comes back after lost memory counts against the writes, whatever it is for."""
+    recreate = leasing.Leasing._recreate
+
+    def naive(self: Any, job: Any, request: Any, now_s: float) -> None:
+        recreate(self, job, dataclasses.replace(request, kind=Kind.WRITE), now_s)
+
+    patch.setattr(leasing.Leasing, "_recreate", naive)
+
+
+def tenants_other_leases_do_not_count(patch: Patch) -> None:
+    """Each job of a tenant may have all of its cap."""
+    patch.setattr(Rates, "_of_tenant_without", lambda self, job, lane, now_s: 0)
 
 
 # -- who is served, and what is learned ----------------------------------------------------------------------------

@@ -9,6 +9,7 @@ within the budget, or only safe rates are in use. Plans are issued only out of w
 memory the safe rates of processes that the new coordinator has not answered yet are left out: nobody can know them.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -37,7 +38,7 @@ class Observer:
         self.longest_lease_s = config.grace_s
         """The longest lease, and a margin, that any configuration so far could give out."""
         self._largest_capacity = config.capacity_bytes_per_s
-        self._shared = config.shared_reads
+        self._shared, self._tenant_cap = config.shared_reads, config.max_tenant_bytes_per_s
         self._budgets = [(0.0, config.budget_bytes_per_s, config.read_budget_bytes_per_s)]
         self._fences: dict[Fence, str] = {}
         self._highest = Fence(epoch=0, counter=0)
@@ -68,6 +69,19 @@ class Observer:
             self.violated(now_s, "reads over their budget", reads, read_budget)
         if safe > self._largest_capacity:
             self.violated(now_s, "safe rates over the capacity", safe, self._largest_capacity)
+        if self._tenant_cap is not None:
+            self._look_at_tenants(now_s, processes, self._tenant_cap)
+
+    def _look_at_tenants(self, now_s: float, processes: Iterable[Process], cap: int) -> None:
+        """What the leases of one tenant allow, saves and restores apart where their budgets are."""
+        used: Counter[tuple[str, Kind]] = Counter()
+        for process in processes:
+            rate, kind = process.usable()
+            if kind is not None and process.job.tenant is not None:
+                used[process.job.tenant, Kind.WRITE if self._shared else kind] += rate
+        for (tenant, kind), rate in used.items():
+            if rate > cap:
+                self.violated(now_s, f"tenant {tenant} over its cap ({kind})", rate, cap)
 
     def _largest_budgets(self, now_s: float) -> tuple[int, int]:
         since_s = now_s - self.longest_lease_s

@@ -5,7 +5,7 @@ The table of rules, readings and what catches them is docs/ledger-rules.md.
 
 import importlib.util
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,7 +15,8 @@ import pytest
 from invariants import misreadings as wrong
 from invariants.faults import Faults
 from invariants.misreadings import Misreading
-from invariants.world import World
+from invariants.world import POOL, World
+from rampmeter_coordinator.model.pool import PoolConfig
 
 TESTS = Path(__file__).parents[1]
 
@@ -36,6 +37,7 @@ class InWorld:
     reading: Misreading
     faults: Faults
     seen: str = "over"
+    pool: PoolConfig = POOL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +79,18 @@ IN_WORLD = [
     InWorld(reading=wrong.other_boot_is_contact, faults=FORGETFUL),
     InWorld(reading=wrong.times_of_another_boot_are_taken_as_they_are, faults=FORGETFUL),
     InWorld(reading=wrong.clocks_of_two_machines_are_equal, faults=FAIL_OVERS),
+    InWorld(
+        reading=wrong.restore_made_anew_is_a_save,
+        faults=Faults(restarts=1 / 60, forget=0.7, restores=1 / 10, deaths=0, zombies=0),
+        seen="reads over",
+        pool=replace(POOL, read_capacity_bytes_per_s=300),
+    ),
+    InWorld(
+        reading=wrong.tenants_other_leases_do_not_count,
+        faults=Faults(),
+        seen="tenant",
+        pool=replace(POOL, max_tenant_bytes_per_s=300),
+    ),
     InWorld(reading=wrong.deposed_leader_answers, faults=FAIL_OVERS),
     InWorld(reading=wrong.reply_goes_out_before_its_commit, faults=FAIL_OVERS),
 ]
@@ -157,7 +171,7 @@ def test_a_rule_read_wrongly_is_noticed(monkeypatch: pytest.MonkeyPatch, planted
     """Some seed shows the naive reading for what it is."""
     planted.reading(monkeypatch)
     for seed in range(MAX_SEEDS):
-        world = World(seed, planted.faults)
+        world = World(seed, planted.faults, config=planted.pool)
         world.run(FAULTY_S)
         if any(planted.seen in violation.what for violation in world.violations):
             return

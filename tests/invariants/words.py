@@ -36,7 +36,7 @@ def words_of(process: "Process", kind: type[Request], now_s: float) -> dict[str,
         return {"fence": process.clock.fence, "lead_s": process.job.lead_s}
     if kind is Renew:
         held = process.usable()[0]
-        return {"fence": process.clock.fence, "held_bytes_per_s": held, **done}
+        return {"fence": process.clock.fence, "kind": process._save.kind, "held_bytes_per_s": held, **done}
     if kind is Release:
         return {"fence": process._release_fence, "outcome": Outcome.COMMITTED, "write_s": 1.0, **done}
     return {"reason": EndReason.FINISHED}
