@@ -18,6 +18,8 @@ WEIGHT_OF_NEW = 0.3
 """Weight of a new sample in a smoothed figure."""
 
 NUM_PHASES_COMPARED = 64
+LOOK_FOR_ROOM_S = 1.0
+"""A full pool is looked through for lost jobs this often at most, however many ask to come in."""
 
 
 class Registry:
@@ -26,6 +28,8 @@ class Registry:
     def __init__(self, state: PoolState) -> None:
         self._state = state
         self._market = Market(state.jobs)
+        self._full_until_s = 0.0
+        """Nobody had left when all jobs were looked through last."""
 
     # -- registration ------------------------------------------------------------------------------------------
 
@@ -101,6 +105,8 @@ class Registry:
         jobs = self._state.jobs
         if len(jobs) < self._state.config.max_jobs:
             return True
+        if now_s < self._full_until_s:
+            return False
         for job in jobs.values():
             if counting.counted(job, self._state.config, now_s) == 0 and (
                 job.finished or planning.is_lost(job, now_s)
@@ -108,6 +114,7 @@ class Registry:
                 self._state.remove(job)
                 self._market.left(job.uid)
                 return True
+        self._full_until_s = now_s + LOOK_FOR_ROOM_S
         return False
 
     # -- plans -------------------------------------------------------------------------------------------------
@@ -176,6 +183,7 @@ class Registry:
 
     def finished(self, job: Job) -> None:
         """The attempt has said goodbye and promised to write no more."""
+        self._full_until_s = 0.0
         job.finished = True
         job.safe_offers, job.queued_since_s = [], None
         self._market.left(job.uid)
