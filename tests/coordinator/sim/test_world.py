@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from rampmeter.core.messages import Kind
+from rampmeter.core.messages import Gone, GoneReason, Kind
 from rampmeter_coordinator.model.pool import PoolConfig
 from rampmeter_coordinator.sim.job import Job, JobSpec
 from rampmeter_coordinator.sim.training import Phase
@@ -116,6 +116,22 @@ def test_a_save_before_a_preemption_is_in_time_and_ends_the_attempt():
     assert all(save.committed_s - save.urgent_s < 120.0 for save in urgent)
     assert play.jobs[0].num_attempts == len(urgent) + 1 or play.jobs[0].num_attempts == len(urgent)
     assert play.jobs[0].training.sums(play.world.now_s).rework_s < 20.0 * len(urgent)
+
+
+def test_a_save_that_makes_room_is_thrown_away_and_its_job_saves_again():
+    play = Play(spec())
+    (job,) = play.jobs
+    while job.attempt is None or job.attempt.transfer is None or not job.attempt.transfer.is_open:
+        play.run_until(play.world.now_s - START_S + 0.5)
+    attempt, num_before, durable_s = job.attempt, len(play.saves), job.training.durable_s
+    gone = Gone(seq=attempt._request.seq, held_s=0.0, confirm=False, reason=GoneReason.MAKE_ROOM)
+    attempt.hear(gone.seq, gone)
+    assert play.world.storages[Kind.WRITE].streams == []
+    assert job.training.phase is Phase.RUNNING
+    assert job.training.durable_s == durable_s
+    play.run_until(play.world.now_s - START_S + 60.0)
+    assert play.world.ledger.totals.aborted == 1
+    assert len(play.saves) == num_before + 1
 
 
 def test_training_stands_still_for_the_stall_alone_and_is_slowed_down_by_the_flush():
