@@ -69,6 +69,7 @@ class PoolRunner:
         self._timer: asyncio.TimerHandle | None = None
         self._random = random.Random(opened.head.epoch)
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"pool {opened.config.name}")
+        self._task.add_done_callback(self._ended)
 
     @property
     def counters(self) -> Counters:
@@ -117,6 +118,15 @@ class PoolRunner:
         self._task.cancel()
         if self._timer is not None:
             self._timer.cancel()
+        self._refuse_everybody()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A pool whose task has ended although nobody wanted that must not go on silently: it is opened again."""
+        if self._draining or self._deposed or self.fenced:
+            return
+        error = "cancelled" if task.cancelled() else task.exception()
+        log.critical("pool %s: its task has ended: %r", self.opened.config.name, error)
+        self.fenced = True
         self._refuse_everybody()
 
     async def _run(self) -> None:

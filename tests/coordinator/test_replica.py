@@ -202,6 +202,21 @@ def test_a_leader_whose_pool_was_taken_steps_down_and_comes_back_under_a_newer_e
     asyncio.run(scenario())
 
 
+def test_a_pool_whose_task_has_died_is_opened_again():
+    """A fault that ends the task of a pool does not leave its jobs without an answer for ever."""
+
+    async def scenario():
+        store, job = SharedStore(SystemClock()), Job()
+        async with replica(store, "a") as only:
+            await job.tell(only.engine, job.register())
+            engine = only.engine
+            engine._runner("lustre")._task.cancel()
+            await until(lambda: only.engine not in (None, engine), what="the pool to be opened again")
+            assert isinstance(await job.tell(only.engine, job.heartbeat()), Noted)
+
+    asyncio.run(scenario())
+
+
 def test_a_store_that_does_not_say_who_leads_is_an_error_at_start():
     """The supervisor shall try again."""
 
