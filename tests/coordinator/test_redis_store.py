@@ -10,8 +10,10 @@ from redis.asyncio import Redis
 
 from rampmeter.core.errors import ConfigError
 from rampmeter_coordinator.errors import LostCommits, StoreUnavailable
+from rampmeter_coordinator.store import connection
 from rampmeter_coordinator.store.redis import RedisStore
 from support.batches import batch, candidate
+from support.fake_redis import FakeRedis
 from support.redis_server import redis_server
 
 pytestmark = pytest.mark.debian("redis-server")
@@ -186,3 +188,16 @@ def test_a_server_without_an_append_only_file_is_warned_of(tmp_path, caplog):
     with redis_server(tmp_path) as url:
         asyncio.run(scenario(url))
     assert "no append-only file" in caplog.text
+
+
+def test_a_call_that_never_ends_is_given_up(monkeypatch):
+    """A client library that waits for ever must not hold up a pool for ever."""
+
+    async def scenario():
+        link = connection.Connection(connection.FixedServer(FakeRedis()))
+        with pytest.raises(StoreUnavailable):
+            await link.call(lambda client: asyncio.Event().wait())
+        await link.close()
+
+    monkeypatch.setattr(connection, "CALL_LIMIT_S", 0.05)
+    asyncio.run(asyncio.wait_for(scenario(), 10))

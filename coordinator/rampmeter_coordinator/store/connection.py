@@ -5,6 +5,7 @@ nothing else is retried here, because whoever waits for a commit has a retry of 
 as StoreUnavailable; a server that may drop what it is given is a ConfigError at start.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
@@ -20,6 +21,9 @@ from rampmeter.core.errors import ConfigError
 from rampmeter_coordinator.errors import StoreUnavailable
 
 TIMEOUT_S = 1.0
+CALL_LIMIT_S = 5.0
+"""Whatever a client library waits for: whoever waits for a commit must hear that it is not known to be kept."""
+
 _MAX_CONNECTIONS = 16
 _MOVED = (ReadOnlyError, RedisConnectionError, RedisTimeoutError, OSError, TimeoutError)
 
@@ -69,7 +73,8 @@ class Connection:
         """The result of `work(client)`. Raises StoreUnavailable; the first call also ConfigError."""
         first = self._client is None
         try:
-            return await work(await self._found())
+            async with asyncio.timeout(CALL_LIMIT_S):
+                return await work(await self._found())
         except ConfigError as error:
             if first:
                 raise
