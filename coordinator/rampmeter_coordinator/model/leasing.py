@@ -223,7 +223,10 @@ class Leasing:
         self._state.note_rate(job, lease, 0, now_s)
         if state is not LeaseState.RELEASED:
             self._state.count("expired" if state is LeaseState.EXPIRED else "revoked")
-        job.ended_fence, job.ended_reason, job.lease = lease.fence, reason, None
+        job.ended_fence = (
+            lease.fence if lease.kind is Kind.WRITE else None
+        )  # the end of a restore is no save's
+        job.ended_reason, job.lease = reason, None
         self._state.live.pop(job.uid, None)
         self._state.unsettled = True
         self._state.touch(job, now_s)

@@ -27,15 +27,15 @@ LOST_AFTER_S = 600.0
 
 
 def cost_of(job: Job) -> float:
-    """C in seconds: the measured stall plus eps times the measured write time, cold-start figures until there are.
+    """C in seconds: the measured stall plus eps times the time at work of a write, cold-start figures until there are.
 
     A user's wish for a shorter interval is taken as a smaller C: at price 0 the wish is kept, and when storage is
     scarce its job gives way like all others.
     """
-    stall_s = DEFAULT_STALL_S if job.learned.stall_s is None else job.learned.stall_s
-    cost_s = formulas.cost(
-        stall_s, job.learned.write_s or 0.0, formulas.DEFAULT_EPS, synchronous=job.synchronous
-    )
+    learned = job.learned
+    stall_s = DEFAULT_STALL_S if learned.stall_s is None else learned.stall_s
+    write_s = learned.write_s if job.synchronous or learned.at_work_s is None else learned.at_work_s
+    cost_s = formulas.cost(stall_s, write_s or 0.0, formulas.DEFAULT_EPS, synchronous=job.synchronous)
     if job.interval_max_s is None:
         return cost_s
     return min(cost_s, formulas.cost_of_period(job.interval_max_s, mtbf_of(job)))

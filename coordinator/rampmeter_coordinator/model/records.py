@@ -129,6 +129,8 @@ class Learned(_Record, kw_only=True):
 
     stall_s: float | None = None
     write_s: float | None = None
+    at_work_s: float | None = None
+    """Of the write time what was not spent asleep for the lease's sake: our own queue must not lengthen intervals."""
     lead_s: float | None = None
     num_samples: int = 0
 

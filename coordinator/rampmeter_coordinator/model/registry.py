@@ -177,6 +177,8 @@ class Registry:
         weight = WEIGHT_OF_NEW if learned.num_samples else 1.0  # the first one replaces what was believed
         learned.stall_s = _smoothed(learned.stall_s, request.stall_s, weight)
         learned.write_s = _smoothed(learned.write_s, request.write_s, weight)
+        at_work_s = None if request.write_s is None else max(0.0, request.write_s - request.throttled_s)
+        learned.at_work_s = _smoothed(learned.at_work_s, at_work_s, weight)
         learned.lead_s = _smoothed(learned.lead_s, request.lead_s, weight)
         learned.num_samples += 1
         self._market.figures_changed(job)

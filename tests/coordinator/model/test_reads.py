@@ -256,3 +256,16 @@ def test_reads_are_not_in_the_sums_of_writes() -> None:
     reader = desk.known(1, T)
     read(reader, T)
     assert desk.counted(T) == 0
+
+
+def test_the_end_of_a_restore_is_no_save() -> None:
+    """Nothing is learned of it: no size, no write time, no step, no age of the newest checkpoint."""
+    desk = Desk()
+    job = desk.known(1, T, num_bytes=10_000)
+    (before,) = desk.ledger.job_views(T)
+    read(job, T, num_bytes=500)
+    job.release(T + 5, done_bytes=500, step=7)
+    (after,) = desk.ledger.job_views(T + 5)
+    assert (after.num_bytes, after.num_committed, after.committed_step) == (10_000, 0, None)
+    assert (after.write_s, after.commit_age_s) == (before.write_s, None)
+    assert desk.ledger.totals.committed == 0

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from rampmeter.core.messages import Outcome, PlanReason
+from rampmeter_coordinator.model import planning
 from rampmeter_coordinator.model.pool import PoolConfig
 from support.desk import POOL, Desk
 
@@ -144,3 +145,17 @@ def test_a_lost_job_leaves_price_and_demand() -> None:
             break
     assert desk.ledger.pool_view(T + at_s).price_gpu_s_per_byte == 0.0
     assert greedy.ack > 0
+
+
+def test_what_the_lease_holds_back_is_no_cost_of_a_save() -> None:
+    """A save of 9 s alone that took 30 s at its lease slows training for 9 s: our queue must not lengthen intervals."""
+    desk = Desk()
+    slow, free = (desk.known(number, T, stall_s=1.0) for number in (1, 2))
+    for job, write_s, throttled_s in ((slow, 30.0, 21.0), (free, 9.0, 0.0)):
+        job.ask(T, ready_in_s=0.0)
+        figures = {"done_bytes": 10_000, "stall_s": 1.0, "write_s": write_s, "throttled_s": throttled_s}
+        job.release(T + 30, **figures)
+    slow_view, free_view = desk.ledger.job_views(T + 30)
+    assert (slow_view.write_s, free_view.write_s) == (30.0, 9.0)
+    costs = [planning.cost_of(job) for job in desk.ledger._state.jobs.values()]
+    assert costs[0] == costs[1]
