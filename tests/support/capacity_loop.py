@@ -198,4 +198,5 @@ class Loop:
         self._storage.allow(writer.stream, rate, now_s)
         self._renew(writer, now_s)
         writer.granted = rate
+        self.capacity.granted(writer.uid, rate, now_s)
         self._report(writer, now_s)

@@ -3,7 +3,7 @@
 Every answer goes out through here, so that what is counted and what is said cannot differ.
 """
 
-from rampmeter.core.messages import Gone, Grant, LeaseState, RateReason, Wait, WaitReason
+from rampmeter.core.messages import Gone, Grant, Kind, LeaseState, RateReason, Wait, WaitReason
 from rampmeter_coordinator.model import counting
 from rampmeter_coordinator.model.rates import Rates
 from rampmeter_coordinator.model.records import Job, Lease, Offer
@@ -37,6 +37,8 @@ class Answering:
         lease.reason = reason
         if (lease.state, rate) != before or not lease.offers:
             state.note_rate(job, lease, rate, now_s)
+            if state.config.lane(lease.kind) is Kind.WRITE and state.enforces(job):
+                state.capacity.granted(job.uid, rate, now_s)
         lease.offers.append(Offer(seq=held.seq, bytes_per_s=rate, until_s=now_s + ttl_s))
         grant = Grant(
             seq=held.seq,

@@ -77,6 +77,7 @@ class Capacity:
         """
         if silent_bytes_per_s is not None:
             self._silent_bytes_per_s = silent_bytes_per_s
+        self._flows.is_lowered = self.cap_bytes_per_s < self.ceiling_bytes_per_s
         if not self._flows.add(uid, report, now_s):
             return
         if self._flows.show_slow_storage(uid, now_s):
@@ -85,6 +86,10 @@ class Capacity:
             self._fall(now_s)
         elif self._flows.refine(uid, now_s):
             self._fall(now_s)
+
+    def granted(self, uid: str, bytes_per_s: int, now_s: float) -> None:
+        """The writer is told a new rate: it counts where others show that storage is slow before it reports of it."""
+        self._flows.granted(uid, bytes_per_s, now_s)
 
     def left(self, uid: str) -> None:
         """The writer's lease has ended. What it got last still explains the reports of the others for a while."""

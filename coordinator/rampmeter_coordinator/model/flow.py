@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from rampmeter_coordinator.model.habits import Habits, is_unfilled
 from rampmeter_coordinator.model.report import Report
+from rampmeter_coordinator.model.sample import Sample
 
 FRESH_S = 12.0
 """Samples are two renewals old at most."""
@@ -29,72 +30,33 @@ SHORTEST_WITNESS_S = 2.0
 NEGLIGIBLE_S = 0.1
 """An answer was on its way: the grant of such a moment does not count."""
 
-SLOW_SHARE = 0.88
-TIGHT_SHARE = 0.97
-
-NUM_STRANGERS = 3
-"""So many writers of whom nothing is known say something about storage, if nobody else does."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """One writer's report of a time.
-
-    due_bytes_per_s         its grant; if that is its own maximum, what it got when that was set
-    could_use_bytes_per_s   the same, but not far above what it usually gets
-    """
-
-    report: Report
-    begun_s: float
-    ended_s: float
-    due_bytes_per_s: float
-    could_use_bytes_per_s: float
-    is_stranger: bool
-
-    @property
-    def middle_s(self) -> float:
-        """When it was: before or after a change of the grants."""
-        return (self.begun_s + self.ended_s) / 2.0
-
-    @property
-    def rate_bytes_per_s(self) -> float:
-        """Its part of what storage did in that time; what comes before its first and behind its last byte counts 0."""
-        return self.report.num_bytes / max(self.report.total_s, self.ended_s - self.begun_s)
-
-    @property
-    def is_limited(self) -> bool:
-        """It was granted its own maximum, not a share of what there was."""
-        return self.due_bytes_per_s < self.report.bytes_per_s
-
-    @property
-    def is_slow(self) -> bool:
-        """It is blocked, and gets much less than it could use."""
-        return self._gets_less_than(SLOW_SHARE * self.could_use_bytes_per_s)
-
-    @property
-    def is_tight(self) -> bool:
-        """It is blocked, and does not quite get what is due."""
-        return self._gets_less_than(TIGHT_SHARE * self.due_bytes_per_s)
-
-    def _gets_less_than(self, bytes_per_s: float) -> bool:
-        return self.report.is_blocked and self.report.filled * self.report.bytes_per_s < bytes_per_s
+NUM_SEVERAL = 3
+"""So many writers say something about storage that one alone does not, even if nothing is known of any of them."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Flow:
     """One writer, since its report at `at_s`.
 
+    grants        the two newest of its grants and since when it has them, the newest first
     short         gathers reports too short to judge, of the time from `short_begun_s` on
     stood_still   it wrote nothing in its last report: it hangs, or is before its first or behind its last byte
     """
 
     at_s: float
     granted_bytes_per_s: int = 0
+    grants: tuple[tuple[float, int], ...] = ()
     sample: Sample | None = None
     short: Report | None = None
     short_begun_s: float = 0.0
     stood_still: bool = False
     departed: bool = False
+
+    def granted_at(self, at_s: float) -> int:
+        """Its grant at that time; what it reported last if none has been given since."""
+        return next(
+            (granted for since_s, granted in self.grants if since_s <= at_s), self.granted_bytes_per_s
+        )
 
     def ends_s(self) -> float:
         """From when on it says nothing any more."""
@@ -104,7 +66,7 @@ class Flow:
 class Flows:
     """The writers of one pool and their newest samples."""
 
-    __slots__ = ("_flows", "_found_slow_s", "_habits", "_witnesses")
+    __slots__ = ("_flows", "_found_slow_s", "_habits", "_witnesses", "is_lowered")
 
     def __init__(self, habits: Habits) -> None:
         """`habits` are learned from every sample."""
@@ -112,8 +74,19 @@ class Flows:
         self._flows: dict[str, Flow] = {}
         self._found_slow_s = -math.inf
         self._witnesses: dict[str, tuple[int, float]] = {}
+        self.is_lowered = False
+        """The cap is below its ceiling."""
 
     # -- facts -------------------------------------------------------------------------------------------------
+
+    def granted(self, uid: str, bytes_per_s: int, now_s: float) -> None:
+        """The writer is given this from now on; it will report of it later."""
+        flow = self._flows.get(uid)
+        if flow is None or flow.departed:
+            if bytes_per_s == 0:
+                return
+            flow = self._fresh(now_s)[uid] = Flow(at_s=now_s)
+        flow.grants = ((now_s, bytes_per_s), *flow.grants[:1])
 
     def add(self, uid: str, report: Report, now_s: float) -> bool:
         """Take a report in. Is there a new sample? It takes a grant, bytes, and a second of time."""
@@ -154,18 +127,28 @@ class Flows:
         return flow.sample is not None
 
     def _learn(self, uid: str, sample: Sample, before: Sample | None) -> None:
-        """The writer's habit. A known one that is blocked and gets less is limited only if it is so again.
-
-        Until then it may be storage that has become slow, and what is handed on would make it slower.
-        """
+        """The writer's habit."""
         report, achieved = sample.report, sample.report.achieved_bytes_per_s
-        again = before is not None and is_unfilled(before.report)
         if report.is_held_back:
             self._habits.filled(uid, report)
-        elif is_unfilled(report) and (not report.is_blocked or sample.is_stranger or again):
+        elif is_unfilled(report) and self._is_its_own_limit(sample, before):
             self._habits.limit(uid, achieved)
         elif not sample.is_slow:
             self._habits.got(uid, achieved)
+
+    def _is_its_own_limit(self, sample: Sample, before: Sample | None) -> bool:
+        """A known writer that is blocked and gets less is limited by itself only if it is so again, and others are not.
+
+        Until then it may be storage that has become slow, and what is handed on would make it slower. In a pool that
+        was found slow it is storage if most of several get less: were they limited one by one, all would sink
+        together, and nobody would be left to show it.
+        """
+        if not sample.report.is_blocked or sample.is_stranger:
+            return True
+        if before is None or not is_unfilled(before.report):
+            return False
+        telling = self._telling(sample.ended_s) if self.is_lowered else []
+        return len(telling) < NUM_SEVERAL or not self._most(telling, lambda told: told.is_unfilled)
 
     def left(self, uid: str) -> None:
         """The writer's lease has ended."""
@@ -185,7 +168,7 @@ class Flows:
         if own.report.total_s < SHORTEST_WITNESS_S:
             return False
         samples = self._telling(now_s)
-        if all(sample.is_stranger for sample in samples) and len(samples) < NUM_STRANGERS:
+        if all(sample.is_stranger for sample in samples) and len(samples) < NUM_SEVERAL:
             return False
         return self._most(samples, lambda sample: sample.is_slow)
 
@@ -197,20 +180,23 @@ class Flows:
         own = self._flows[uid].sample
         assert own is not None
         share = own.report.achieved_bytes_per_s / own.report.bytes_per_s
-        flows = {uid: flow for uid, flow in self._fresh(now_s).items() if not flow.stood_still}
-        self._found_slow_s, self._witnesses = now_s, {}
-        for name, flow in flows.items():
-            granted, rate = flow.granted_bytes_per_s, share * flow.granted_bytes_per_s
-            if flow.sample is not None:
-                granted = min(granted, flow.sample.report.bytes_per_s)
-                if flow.sample.is_slow or not flow.sample.report.tells_of_storage:
-                    rate = min(granted, flow.sample.rate_bytes_per_s)
-                else:
-                    rate = share * granted
-            if flow.departed:
-                rate *= max(0.0, 1.0 - (now_s - flow.at_s) / DEPARTED_S)
-            self._witnesses[name] = (granted, rate)
+        self._found_slow_s = now_s
+        self._witnesses = {
+            name: self._witness(flow, own, share, now_s)
+            for name, flow in self._fresh(now_s).items()
+            if not flow.stood_still
+        }
         self._witnesses[uid] = (own.report.bytes_per_s, own.report.achieved_bytes_per_s)
+
+    def _witness(self, flow: Flow, own: Sample, share: float, now_s: float) -> tuple[int, float]:
+        """A writer's grant while `own` was written, and what it got: as it says itself, if it speaks of that time."""
+        sample, granted = flow.sample, flow.granted_at(own.middle_s)
+        rate = share * granted
+        if sample is not None and (sample.middle_s >= own.begun_s or not sample.report.tells_of_storage):
+            rate = min(granted, sample.rate_bytes_per_s)
+        if flow.departed:
+            rate *= max(0.0, 1.0 - (now_s - flow.at_s) / DEPARTED_S)
+        return granted, rate
 
     def refine(self, uid: str, now_s: float) -> bool:
         """The newest report, this writer's, speaks mostly of those grants: it takes the place of the older one."""

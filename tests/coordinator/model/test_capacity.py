@@ -5,60 +5,12 @@ import itertools
 import pytest
 
 from rampmeter_coordinator.model.capacity import Capacity, Report
-
-CEILING = 1_000_000
-RENEWAL_S = 5.0
-
-
-def report(
-    granted: int, got: float, *, throttled: float = 0.0, busy: float = 0.0, time_s: float = RENEWAL_S
-) -> Report:
-    """A report of `time_s`: `got` bytes/s of what was granted, the rest of the time blocked."""
-    return Report(
-        bytes_per_s=granted,
-        num_bytes=int(got * time_s),
-        throttled_s=throttled * time_s,
-        blocked_s=(1.0 - throttled - busy) * time_s,
-        busy_s=busy * time_s,
-    )
-
-
-class Pool:
-    """Writers that report every five seconds."""
-
-    def __init__(self) -> None:
-        self.capacity = Capacity(CEILING)
-        self.now_s = 0.0
-
-    def round(self, **reports: Report) -> int:
-        """All report once, what they say is in use; the cap after it."""
-        self.now_s += RENEWAL_S
-        for uid, said in reports.items():
-            self.capacity.reported(uid, said, self.now_s)
-        self.capacity.passed(self.now_s, sum(said.bytes_per_s for said in reports.values()))
-        return self.capacity.cap_bytes_per_s
-
-    def rounds(self, number: int, **reports: Report) -> int:
-        for _ in range(number):
-            self.round(**reports)
-        return self.capacity.cap_bytes_per_s
-
-    def known(self, *uids: str, granted: int = CEILING // 2) -> None:
-        """These writers have filled their grants before."""
-        self.rounds(2, **{uid: report(granted, granted, throttled=0.5) for uid in uids})
+from support.capacity_pool import CEILING, RENEWAL_S, Pool, fallen, report
 
 
 @pytest.fixture
 def pool() -> Pool:
     return Pool()
-
-
-def fallen(*uids: str) -> Pool:
-    """A pool whose cap was just lowered to two fifths, half of it granted to each of two writers."""
-    pool = Pool()
-    pool.known(*uids)
-    pool.round(**{uid: report(500_000, 200_000) for uid in uids})
-    return pool
 
 
 def test_it_starts_at_the_ceiling_and_has_nothing_to_do(pool: Pool) -> None:
@@ -124,6 +76,15 @@ def test_one_slow_writer_is_no_slow_storage(pool: Pool) -> None:
     assert pool.capacity.slow_maximum("a") is None
 
 
+def test_writers_of_a_slow_pool_are_not_limited_one_by_one(pool: Pool) -> None:
+    """All get a tenth less than they are granted, again and again: that is storage, and no maximum sinks."""
+    pool.known(*"abcd", granted=CEILING // 4)
+    cap = pool.round(**{uid: report(CEILING // 4, 0.4 * CEILING / 4) for uid in "abcd"})
+    pool.known(*"abcd", granted=cap // 4)
+    pool.rounds(3, **{uid: report(cap // 4, 0.9 * cap / 4) for uid in "abcd"})
+    assert [pool.capacity.slow_maximum(uid) for uid in "abcd"] == [None] * 4
+
+
 def test_a_cpu_bound_writer_holds_back_no_share(pool: Pool) -> None:
     """It is given a little more than it uses, at once: that it computes is no question of storage."""
     pool.round(a=report(500_000, 100_000, busy=0.9))
@@ -174,34 +135,6 @@ def test_what_a_job_is_used_to_outlives_its_lease(pool: Pool) -> None:
     pool.capacity.left("a")
     assert pool.capacity.slow_maximum("a") is not None
     assert pool.rounds(2, a=report(CEILING, 74_000)) == CEILING
-
-
-def test_who_has_not_reported_yet_is_counted_like_the_others(pool: Pool) -> None:
-    """The finding comes with the majority; the cap is what all get, not what the first ones have told."""
-    pool.known(*"abcde", granted=CEILING // 5)
-    slow = report(CEILING // 5, 0.4 * CEILING / 5)
-    cap = pool.round(a=slow, b=slow, c=slow)
-    assert cap == pytest.approx(1.02 * 0.4 * CEILING, rel=0.01)
-
-
-def test_later_reports_of_the_same_round_refine_the_finding(pool: Pool) -> None:
-    """Two of five get more than the three that reported first: the cap follows, in both directions."""
-    pool.known(*"abcde", granted=CEILING // 5)
-    slow = report(CEILING // 5, 0.4 * CEILING / 5)
-    pool.round(a=slow, b=slow, c=slow)
-    pool.capacity.reported("d", report(CEILING // 5, 160_000, time_s=7.0), pool.now_s + 2.0)
-    assert pool.capacity.cap_bytes_per_s == pytest.approx(1.02 * (4 * 80_000 + 160_000), rel=0.01)
-
-
-def test_grants_that_are_no_more_prove_nothing(pool: Pool) -> None:
-    """Who was paused by the fall must not make the next reports look as if they were all there is."""
-    pool.known(*"abcd", granted=CEILING // 4)
-    slow = report(CEILING // 4, 0.4 * CEILING / 4)
-    cap = pool.round(a=slow, b=slow, c=slow, d=slow)
-    pool.now_s += 2.5
-    for uid, granted in (("a", 250_000), ("b", 158_000), ("c", 0), ("d", 0)):
-        pool.capacity.reported(uid, report(granted, 0.4 * granted, time_s=2.5), pool.now_s)
-    assert pool.capacity.cap_bytes_per_s >= 0.9 * cap or pool.capacity.cap_bytes_per_s >= 0.15 * CEILING
 
 
 def test_nothing_rises_for_fifteen_seconds_after_a_slow_report() -> None:
