@@ -6,7 +6,8 @@ look ahead of `arming`. Never gives a trickle: it would only make everybody's wr
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rampmeter.core.messages import RateReason
 from rampmeter_coordinator.model.pool import PoolConfig
@@ -18,8 +19,7 @@ UNKNOWN_SHARE = 0.1
 """A save of unknown size gets at most this share of the budget while others want the room."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Writer:
+class Writer(Struct, kw_only=True, gc=False):
     """One who writes, or will from `from_s` on. `bytes_left` is infinite where the size is unknown."""
 
     wanted_bytes_per_s: int

@@ -26,10 +26,11 @@ class Answering:
         """Whether the job should be answered at once, to confirm that it hears us."""
         return counting.needs_contact(job, self._state.config, now_s)
 
-    def offer(self, job: Job, lease: Lease, ttl_s: float, now_s: float) -> None:
-        """Answer the held request with what the lease may use from now on."""
+    def offer(self, job: Job, lease: Lease, now_s: float) -> None:
+        """Answer the held request with what the lease may use from now on; the first time for a shorter time."""
         state, held = self._state, job.held
         assert held is not None
+        ttl_s = state.config.ttl_s if lease.offers else state.config.first_ttl_s
         rate, reason = self._rate_now(job, lease, now_s)
         before = (lease.state, counting.leased(job, now_s))
         if rate > 0:

@@ -24,10 +24,14 @@ class Bandwidth:
         self.lanes = tuple(dict.fromkeys(map(config.lane, (Kind.WRITE, Kind.READ))))
         self.jobs: dict[str, Job] = {}
         self.live: dict[str, Job] = {}
+        """Whoever holds a lease, in the order of the grants. Changed by `hold` and `let_go` only."""
+        self._held: dict[Kind, dict[str, Job]] = {lane: {} for lane in self.lanes}
         self.waiting: dict[str, Job] = {}
         self.with_old_shares: dict[str, Job] = {}
         self.unsettled = True
         """Something has changed that may mean a grant, a raise or a lowering for somebody."""
+        self.must_walk = False
+        """Somebody may have to be granted, though no rate has changed."""
         self.capacity = Capacity(config.budget_bytes_per_s)
         self._ceilings_before: Mapping[str, int] = {}
         self._silent: dict[str, int] = {}
@@ -72,16 +76,23 @@ class Bandwidth:
 
     # -- in use ------------------------------------------------------------------------------------------------
 
+    def hold(self, job: Job) -> None:
+        """The job has a lease."""
+        assert job.lease is not None
+        self.live[job.uid] = job
+        if self.enforces(job):
+            self._held[self.config.lane(job.lease.kind)][job.uid] = job
+
+    def let_go(self, job: Job) -> None:
+        """The job's lease, if it has one, is over."""
+        self.live.pop(job.uid, None)
+        for held in self._held.values():
+            held.pop(job.uid, None)
+        job.lease = None
+
     def holders(self, lane: Kind) -> list[Job]:
         """Jobs that hold a lease of this lane, in the order in which they were granted."""
-        config = self.config
-        if config.shared_reads and config.enforced_share >= 1.0:
-            return list(self.live.values()) if lane is Kind.WRITE else []
-        return [
-            job
-            for job in self.live.values()
-            if job.lease is not None and config.lane(job.lease.kind) is lane and self.enforces(job)
-        ]
+        return list(self._held[lane].values()) if lane in self._held else []
 
     def counted(self, lane: Kind, now_s: float) -> int:
         """The most that all jobs together may be using of this lane now."""

@@ -41,9 +41,14 @@ def confirm(job: Job, ack: int) -> bool:
 
 def leased(job: Job, now_s: float) -> int:
     """The largest rate that any unexpired offer of the job's lease allows."""
-    if job.lease is None:
+    lease = job.lease
+    if lease is None:
         return 0
-    return max((o.bytes_per_s for o in job.lease.offers if now_s < o.until_s), default=0)
+    most = 0
+    for offer in lease.offers:
+        if offer.bytes_per_s > most and now_s < offer.until_s:
+            most = offer.bytes_per_s
+    return most
 
 
 def lease_until(job: Job) -> float:

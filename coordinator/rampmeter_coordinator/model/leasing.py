@@ -65,7 +65,8 @@ class Leasing:
             self._answering.wait(job, 0.0, WaitReason.CONFIRM, now_s)
             return
         if not self._queueing.joins(job, waiter, now_s):
-            self._state.unsettled = True
+            self._state.must_walk = True
+        self._state.unsettled |= self._rates.somebody_gives_way()
         if job.held is not None:
             self._state.touch(job, now_s)
 
@@ -86,8 +87,9 @@ class Leasing:
         self._state.unsettled = True
         lease.num_bytes = lease.num_bytes if request.num_bytes is None else request.num_bytes
         job.num_not_ready = 0
-        job.held = Held(seq=request.seq, received_s=now_s, until_s=now_s)
-        self._answering.offer(job, lease, self._state.config.ttl_s, now_s)
+        job.held = Held(
+            seq=request.seq, received_s=now_s, until_s=now_s
+        )  # answered as all are told what moved
 
     def renew(self, job: Job, request: Renew, now_s: float) -> None:
         """The lease goes on: answered at once where its rate changes, else at the end of the hold."""
@@ -108,7 +110,7 @@ class Leasing:
         job.held = Held(seq=request.seq, received_s=now_s, until_s=now_s + hold_s)
         self._state.touch(job, now_s)
         if not self._state.unsettled and self._answering.should_hear(job, job.lease, now_s):
-            self._answering.offer(job, job.lease, self._state.config.ttl_s, now_s)
+            self._answering.offer(job, job.lease, now_s)
         self._answer_if_over(job, now_s)
 
     def learn(self, job: Job, lease: Lease, request: Renew | Release, now_s: float) -> None:
@@ -129,14 +131,14 @@ class Leasing:
     def _is_hopeless(self, job: Job, lease: Lease, request: Renew, now_s: float) -> bool:
         """Whether the writer has stood still for so long, while others write, that its lease is taken back."""
         lane = self._state.config.lane(lease.kind)
-        holders = [(other, other.lease) for other in self._state.holders(lane) if other is not job]
+        holders = ((other, other.lease) for other in self._state.holders(lane) if other is not job)
         was_cut = lease.progress.is_cut
         verdict = lease.progress.renewed(
             done_bytes=request.done_bytes,
             num_bytes=lease.num_bytes,
             bytes_per_s=lease.offers[0].bytes_per_s if lease.offers else 0,
             now_s=now_s,
-            others=[held.progress for other, held in holders if held and counting.leased(other, now_s)],
+            others=(held.progress for other, held in holders if held and counting.leased(other, now_s)),
         )
         self._state.unsettled |= was_cut != lease.progress.is_cut
         committing = lease.num_bytes is not None and request.done_bytes >= lease.num_bytes
@@ -170,14 +172,16 @@ class Leasing:
 
     def rebalance(self, now_s: float) -> None:
         """Send what must be said early: lowerings at once, worthwhile raises, grants to waiters that fit."""
-        if now_s >= self._state.look_again_s:
-            self._state.unsettled = True
-        if not self._state.unsettled:
+        state = self._state
+        if not (state.unsettled or state.must_walk or now_s >= state.look_again_s):
             return
-        self._make_room(now_s)
-        self._speak_early(now_s)
-        if self._queueing.serve(now_s):
-            self._speak_early(now_s)  # a newcomer may come first: the others are told in the same step
+        if state.unsettled:
+            self._make_room(now_s)
+            self._speak(now_s)
+        state.must_walk = False
+        self._queueing.serve(now_s)
+        if state.unsettled:  # somebody has started who may come before others: they are told in the same step
+            self._speak(now_s)
 
     def _make_room(self, now_s: float) -> None:
         """On a shared budget: saves that are cheaper given up than finished while blocked reads wait."""
@@ -192,14 +196,16 @@ class Leasing:
                 self.revoke(job, GoneReason.MAKE_ROOM, now_s)
                 return
 
-    def _speak_early(self, now_s: float) -> None:
+    def _speak(self, now_s: float) -> None:
+        """Tell everybody whose time has come or whose rate has changed, as the targets are now."""
         self._rates.work_out(now_s)
         self._state.unsettled = False
         for job in list(self._state.live.values()):
             lease = job.lease
-            if job.held is None or lease is None or not self._answering.should_hear(job, lease, now_s):
+            if job.held is None or lease is None:
                 continue
-            self._answering.offer(job, lease, self._state.config.ttl_s, now_s)
+            if now_s >= job.held.until_s or self._answering.should_hear(job, lease, now_s):
+                self._answering.offer(job, lease, now_s)
 
     def _answer_if_over(self, job: Job, now_s: float) -> None:
         held = job.held
@@ -208,7 +214,8 @@ class Leasing:
         if job.waiter is not None:
             self._answering.wait(job, 0.0, job.waiter.reason, now_s)
         elif job.lease is not None:
-            self._answering.offer(job, job.lease, self._state.config.ttl_s, now_s)
+            if not self._state.unsettled:  # else all are told what moved in a moment
+                self._answering.offer(job, job.lease, now_s)
         else:
             self._answering.gone(job, held.seq, held.received_s, now_s)
 
@@ -226,8 +233,8 @@ class Leasing:
         job.ended_fence = (
             lease.fence if lease.kind is Kind.WRITE else None
         )  # the end of a restore is no save's
-        job.ended_reason, job.lease = reason, None
-        self._state.live.pop(job.uid, None)
+        job.ended_reason = reason
+        self._state.let_go(job)
         self._state.unsettled = True
         self._state.touch(job, now_s)
 
@@ -262,10 +269,12 @@ class Leasing:
         )
         job.lease, job.waiter, job.queued_since_s = lease, None, None
         self._state.waiting.pop(job.uid, None)
-        self._state.live[job.uid] = job
-        self._state.unsettled = True
+        self._state.hold(job)
         self._state.count("granted")
-        self._answering.offer(job, lease, self._state.config.first_ttl_s, now_s)
+        if is_there and self._state.enforces(job):
+            self._state.unsettled, job.held.until_s = True, now_s
+        else:
+            self._answering.offer(job, lease, now_s)
 
     def _recreate(self, job: Job, request: Renew, now_s: float) -> None:
         """Grace after lost memory: the holder tells what it holds; it is counted as told and never raised."""
@@ -283,7 +292,7 @@ class Leasing:
             goes_on=True,
         )
         job.lease, job.save_since_s = lease, now_s
-        self._state.live[job.uid] = job
+        self._state.hold(job)
         self._state.note_rate(job, lease, request.held_bytes_per_s, now_s)
 
     def live_price(self, now_s: float) -> float:

@@ -84,7 +84,9 @@ class Queueing:
         line = self._lines[lane]
         index = line.add(job, waiter, self._state.budget(lane), now_s)
         look = self._seen.get(lane)
-        if look is None or not look.at_s <= now_s <= look.at_s + STALE_S or self._is_pressing(waiter):
+        if look is None or not look.at_s <= now_s <= look.at_s + STALE_S:
+            return False
+        if waiter.deadline_at_s is not None or waiter.started:
             return False
         newcomer = self._rates.newcomer(job, waiter, lane, now_s + lead_of(job, waiter))
         if look.may_pass and self._fits(job, waiter, newcomer, look, now_s):
@@ -93,24 +95,17 @@ class Queueing:
         self._stays_or_goes(job, waiter, look, line.num_before(index, look.max_held), now_s)
         return True
 
-    def _is_pressing(self, waiter: Waiter) -> bool:
-        """It comes before others, or somebody gives way as soon as anybody else wants the room."""
-        if waiter.deadline_at_s is not None or waiter.started:
-            return True
-        return any(job.lease is not None and job.lease.num_bytes is None for job in self._state.live.values())
-
     # -- walks -------------------------------------------------------------------------------------------------
 
-    def serve(self, now_s: float) -> bool:
-        """Grant to those who fit, in order; send those home whose turn is far away. True if anybody was granted."""
-        state, num_live = self._state, len(self._state.live)
+    def serve(self, now_s: float) -> None:
+        """Grant to those who fit, in order; send those home whose turn is far away."""
+        state = self._state
         state.look_again_s = math.inf
         self._seen.clear()
         for lane in state.lanes if state.waiting else ():
             is_sorted = self._sort(lane, now_s)
             self._serve_urgent(lane, now_s)
             self._walk(lane, now_s, to_the_end=is_sorted)
-        return len(state.live) > num_live
 
     def _sort(self, lane: Kind, now_s: float) -> bool:
         """Sort the line where it is time, or where restores and saves stand in one line, whose order is no number."""

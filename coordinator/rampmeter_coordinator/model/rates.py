@@ -44,7 +44,7 @@ class Rates:
         return self._filled(self.in_order(ready, lane, now_s), lane, now_s)
 
     def _filled(self, jobs: Sequence[Job], lane: Kind, now_s: float) -> Targets:
-        writers = [self.writer(job, now_s) for job in jobs]
+        writers = [self._claim(job, lane) for job in jobs]
         shares = admission.fill(writers, self.rest(lane, now_s), self._state.config)
         return {job.uid: share for job, share in zip(jobs, shares, strict=True)}
 
@@ -143,27 +143,33 @@ class Rates:
         return wanted if shown is None else min(wanted, max(1, shown))
 
     def writer(self, job: Job, now_s: float) -> Writer:
-        """The holder of a lease as `admission` sees it."""
+        """The holder of a lease as the look ahead sees it."""
         lease = job.lease
         assert lease is not None
-        lane = self._state.config.lane(lease.kind)
+        writer = self._claim(job, self._state.config.lane(lease.kind))
+        if lease.num_bytes is not None:
+            written = _written(lease, counting.leased(job, now_s), now_s)
+            writer.bytes_left = max(1.0, lease.num_bytes - written)
+        if not lease.ready and lease.ready_at_s is not None:
+            writer.from_s = lease.ready_at_s
+        return writer
+
+    def _claim(self, job: Job, lane: Kind) -> Writer:
+        """What the holder of a lease could use now."""
+        lease = job.lease
+        assert lease is not None
         wanted = self.wanted(job, lease.max_bytes_per_s, lane)
         trickle = lease.progress.maximum(self._state.config.budget_bytes_per_s)
         if trickle is not None:
             wanted = min(wanted, trickle)
         if lease.num_bytes is None and lease.deadline_at_s is None and self._others_want(job, lane):
             wanted = min(wanted, int(admission.UNKNOWN_SHARE * self._state.budget(lane)))
-        writer = Writer(
-            wanted_bytes_per_s=wanted, least_bytes_per_s=admission.least(wanted), tenant=job.tenant
+        return Writer(
+            wanted_bytes_per_s=wanted,
+            least_bytes_per_s=admission.least(wanted),
+            tenant=job.tenant,
+            is_read=lease.kind is Kind.READ,
         )
-        if lease.num_bytes is not None:
-            writer.bytes_left = max(
-                1.0, lease.num_bytes - _written(lease, counting.leased(job, now_s), now_s)
-            )
-        writer.is_read = lease.kind is Kind.READ
-        if not lease.ready and lease.ready_at_s is not None:
-            writer.from_s = lease.ready_at_s
-        return writer
 
     def newcomer(self, job: Job, waiter: Waiter, lane: Kind, from_s: float) -> Writer:
         """A waiter as `admission` sees it, should it be armed now."""
@@ -181,16 +187,21 @@ class Rates:
     def _others_want(self, job: Job, lane: Kind) -> bool:
         """Whether somebody else, whose size is known, waits for this lane or holds a lease of it."""
         lane_of = self._state.config.lane
-        wishes: list[tuple[Job, Waiter | Lease | None]] = []
-        wishes += ((other, other.waiter) for other in self._state.waiting.values())
-        wishes += ((other, other.lease) for other in self._state.holders(lane))
-        return any(
+        waits = any(
             other is not job
-            and wish is not None
-            and wish.num_bytes is not None
-            and lane_of(wish.kind) is lane
-            for other, wish in wishes
+            and other.waiter is not None
+            and other.waiter.num_bytes is not None
+            and lane_of(other.waiter.kind) is lane
+            for other in self._state.waiting.values()
         )
+        return waits or any(
+            other is not job and other.lease is not None and other.lease.num_bytes is not None
+            for other in self._state.holders(lane)
+        )
+
+    def somebody_gives_way(self) -> bool:
+        """Whether a writer of unknown size is there: it has less as soon as anybody else wants the room."""
+        return any(job.lease is not None and job.lease.num_bytes is None for job in self._state.live.values())
 
 
 def _written(lease: Lease, rate: int, now_s: float) -> float:

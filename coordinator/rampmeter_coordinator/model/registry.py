@@ -82,9 +82,9 @@ class Registry:
         if self._state.enforces(job):
             counting.fence_off(job, self._state.config, now_s)
         self._state.refuse_held(job, stale(request.attempt))
-        self._state.live.pop(job.uid, None)
+        self._state.let_go(job)
         self._state.unsettled = True
-        job.lease, job.ended_fence, job.queued_since_s = None, None, None
+        job.ended_fence = job.queued_since_s = None
         job.attempt, job.claim, job.registered_s = request.attempt, request.claim, now_s
         job.seq = job.answered_seq = job.num_not_ready = job.num_false_alarms = 0
         job.save_since_s, job.notice_served = None, False

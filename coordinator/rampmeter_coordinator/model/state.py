@@ -52,7 +52,8 @@ class PoolState(Bandwidth):
         self.capacity = Capacity.from_dict(kept.get("capacity", {}), self.config.budget_bytes_per_s)
         self.jobs = {uid: Job.from_bytes(raw) for uid, raw in records.items()}
         held = [(job.lease.granted_s, job) for job in self.jobs.values() if job.lease is not None]
-        self.live = {job.uid: job for _, job in sorted(held, key=lambda pair: pair[0])}
+        for _, job in sorted(held, key=lambda pair: pair[0]):
+            self.hold(job)
 
     def wake_up(self, now_s: float) -> list[Job]:
         """The first look at the clock: all sums and timers, and every job as due, for time has passed for each.

@@ -1,8 +1,7 @@
 """The fill of a budget: who gets how much, and why not more."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from rampmeter.core.messages import RateReason
 from rampmeter_coordinator.model import admission

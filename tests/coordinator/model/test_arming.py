@@ -1,12 +1,12 @@
 """When a waiter may get ready: room at the end of its lead time, on the pool as it will be then."""
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rampmeter_coordinator.model import admission
 from rampmeter_coordinator.model.admission import Writer

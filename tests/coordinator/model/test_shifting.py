@@ -16,7 +16,7 @@ DURATIONS = {
     Job: {"mtbf_s", "restart_s", "interval_min_s", "interval_max_s"},
     SafeOffer: {"after_s", "for_s"},
     Lease: {"throttled_s", "blocked_s", "busy_s"},
-    Learned: {"stall_s", "write_s", "lead_s"},
+    Learned: {"stall_s", "write_s", "at_work_s", "lead_s"},
 }
 NOT_STORED = {"wake_s"}
 
