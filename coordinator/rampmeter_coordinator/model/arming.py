@@ -59,17 +59,24 @@ class Outlook:
         while now_s <= until_s:
             present = [i for i, writer in enumerate(before) if writer.from_s <= now_s and bytes_left[i] > 0.0]
             *rates, own = self._rates([*(before[i] for i in present), newcomer])
-            ends_s = {i: now_s + bytes_left[i] / rate for i, rate in zip(present, rates, strict=True) if rate}
-            coming_s = (writer.from_s for writer in before if writer.from_s > now_s)
-            next_s = min([*ends_s.values(), *coming_s], default=math.inf)
+            ends_s = [
+                now_s + bytes_left[i] / rate if rate else math.inf
+                for i, rate in zip(present, rates, strict=True)
+            ]
+            next_s = min([writer.from_s for writer in before if writer.from_s > now_s], default=math.inf)
+            if now_s < ready_s and all(
+                rate == before[i].wanted_bytes_per_s for i, rate in zip(present, rates, strict=True)
+            ):
+                next_s = min(next_s, ready_s)  # whoever ends before that changes nobody's rate
+            else:
+                next_s = min([next_s, *ends_s])
             if own > 0 and next_s > ready_s:
                 return True
             if next_s == math.inf:
                 return False
-            for i, rate in zip(present, rates, strict=True):
+            for i, rate, end_s in zip(present, rates, ends_s, strict=True):
                 # who has ended by then is set to 0: a last byte may take less than the clock can tell apart
-                is_done = ends_s.get(i, math.inf) <= next_s
-                bytes_left[i] = 0.0 if is_done else bytes_left[i] - rate * (next_s - now_s)
+                bytes_left[i] = 0.0 if end_s <= next_s else bytes_left[i] - rate * (next_s - now_s)
             now_s = next_s
         return False
 

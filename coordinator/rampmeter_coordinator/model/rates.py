@@ -159,9 +159,9 @@ class Rates:
         lease = job.lease
         assert lease is not None
         wanted = self.wanted(job, lease.max_bytes_per_s, lane)
-        trickle = lease.progress.maximum(self._state.config.budget_bytes_per_s)
-        if trickle is not None:
-            wanted = min(wanted, trickle)
+        if lease.progress.is_cut:
+            trickle = lease.progress.maximum(self._state.config.budget_bytes_per_s)
+            wanted = min(wanted, trickle or wanted)
         if lease.num_bytes is None and lease.deadline_at_s is None and self._others_want(job, lane):
             wanted = min(wanted, int(admission.UNKNOWN_SHARE * self._state.budget(lane)))
         return Writer(
