@@ -180,5 +180,6 @@ def _image(job: Job) -> Job:
     """What must stay: all but the time at which something was last said to the job."""
     image = copy.deepcopy(job)
     image.answered_s = image.wake_s = 0.0
-    image.old_shares = []
+    image.old_shares = ()
+    image.silent_bytes_per_s = image.issued_bytes_per_s = 0  # it follows the clock
     return image

@@ -92,7 +92,7 @@ def fresh_ttl_on_replay(patch: Patch) -> None:
 
     def naive(self: PoolState, job: Any, now_s: float) -> None:
         held_s = now_s - (job.answered_received_s or now_s)
-        self._send(job, job.answered_seq, dataclasses.replace(job.answer, held_s=held_s))
+        self._send(job, job.answered_seq, dataclasses.replace(job.last_answer, held_s=held_s))
 
     patch.setattr(PoolState, "replay", naive)
 

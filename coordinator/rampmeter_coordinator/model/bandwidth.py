@@ -34,9 +34,7 @@ class Bandwidth:
         """Somebody may have to be granted, though no rate has changed."""
         self.capacity = Capacity(config.budget_bytes_per_s)
         self._ceilings_before: Mapping[str, int] = {}
-        self._silent: dict[str, int] = {}
         self._silent_sum = 0
-        self._issued: dict[str, int] = {}
         self._issued_sum = 0
 
     # -- budgets -----------------------------------------------------------------------------------------------
@@ -100,13 +98,13 @@ class Bandwidth:
         if lane is not Kind.WRITE:
             return used + sum(counting.leased(job, now_s) for job in self.holders(lane))
         over_silent = (
-            max(0, counting.leased(job, now_s) - self._silent.get(job.uid, 0)) for job in self.holders(lane)
+            max(0, counting.leased(job, now_s) - job.silent_bytes_per_s) for job in self.holders(lane)
         )
         return used + self._silent_sum + sum(over_silent)
 
     def counted_without(self, job: Job, lane: Kind, now_s: float) -> int:
         """The same without what this job's own newest attempt may use."""
-        silent = self._silent.get(job.uid, 0) if lane is Kind.WRITE else 0
+        silent = job.silent_bytes_per_s if lane is Kind.WRITE else 0
         return self.counted(lane, now_s) - max(counting.leased(job, now_s), silent)
 
     @property
@@ -118,7 +116,7 @@ class Bandwidth:
         """What silent jobs without a lease of this lane may use of it: safe rates are for writing."""
         if lane is not Kind.WRITE or not self._silent_sum:
             return 0
-        return self._silent_sum - sum(self._silent.get(job.uid, 0) for job in self.holders(lane))
+        return self._silent_sum - sum(job.silent_bytes_per_s for job in self.holders(lane))
 
     def old_counted(self, lane: Kind, now_s: float) -> int:
         """What fenced attempts and revoked leases may still use of this lane."""
@@ -148,7 +146,7 @@ class Bandwidth:
 
         only_as_before: nobody is raised, for jobs that have not come back yet hold shares that we do not know of.
         """
-        own = self._issued.get(job.uid, 0)
+        own = job.issued_bytes_per_s
         room = max(0, self._safe_sum - (self._issued_sum - own))
         return min(room, own) if only_as_before else room
 
@@ -165,21 +163,23 @@ class Bandwidth:
         from_s, until_s = counting.silence(job, self.config)
         issued = counting.issued_safe(job) if now_s < until_s else 0
         silent = issued if from_s <= now_s else 0
-        if silent != self._silent.get(job.uid, 0):
-            self._silent_sum += _set(self._silent, job.uid, silent)
+        if silent != job.silent_bytes_per_s:
+            self._silent_sum += silent - job.silent_bytes_per_s
+            job.silent_bytes_per_s = silent
             self.unsettled = True
-        if issued != self._issued.get(job.uid, 0):
-            self._issued_sum += _set(self._issued, job.uid, issued)
+        if issued != job.issued_bytes_per_s:
+            self._issued_sum += issued - job.issued_bytes_per_s
+            job.issued_bytes_per_s = issued
         return from_s, until_s
 
     def is_steady(self, job: Job) -> bool:
         """Whether a sign of life moves no sum: the job is in contact, and holds what was issued and nothing else."""
-        uid, offers = job.uid, job.safe_offers
+        offers = job.safe_offers
         return (
             job.lease is None
             and len(offers) == 1
-            and uid not in self._silent
-            and offers[0].bytes_per_s == self._issued.get(uid, 0)
+            and not job.silent_bytes_per_s
+            and offers[0].bytes_per_s == job.issued_bytes_per_s
             and not job.old_shares
         )
 
@@ -194,15 +194,5 @@ class Bandwidth:
     def drop(self, job: Job) -> None:
         """A job is forgotten; only for jobs that may not use anything."""
         del self.jobs[job.uid]
-        self._silent_sum -= self._silent.pop(job.uid, 0)
-        self._issued_sum -= self._issued.pop(job.uid, 0)
-
-
-def _set(values: dict[str, int], uid: str, value: int) -> int:
-    """Set and return by how much the sum grows."""
-    before = values.get(uid, 0)
-    if value:
-        values[uid] = value
-    else:
-        values.pop(uid, None)
-    return value - before
+        self._silent_sum -= job.silent_bytes_per_s
+        self._issued_sum -= job.issued_bytes_per_s

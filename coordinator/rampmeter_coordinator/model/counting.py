@@ -24,16 +24,16 @@ def confirm(job: Job, ack: int) -> bool:
     moved = False
     if job.old_shares:
         moved = True
-        job.old_shares = [
+        job.old_shares = tuple(
             share for share in job.old_shares if share.void_after_seq is None or ack <= share.void_after_seq
-        ]
+        )
     lease = job.lease
     if lease is not None and (len(lease.offers) != 1 or lease.offers[0].seq > ack):
         before = lease.offers
         lease.offers = [offer for offer in before if offer.seq <= ack][-1:]
         moved |= len({offer.bytes_per_s for offer in before}) > 1 or not lease.offers
     if len(job.safe_offers) != 1 or job.safe_offers[0].seq > ack:
-        job.safe_offers = [offer for offer in job.safe_offers if offer.seq <= ack][-1:]
+        job.safe_offers = tuple(offer for offer in job.safe_offers if offer.seq <= ack)[-1:]
     if ack == job.answered_seq and ack > 0:
         job.contact_s = job.answered_received_s
     return moved
@@ -176,12 +176,12 @@ def fence_off(job: Job, config: PoolConfig, now_s: float) -> None:
         OldShare(bytes_per_s=leased(job, now_s), until_s=lease_until(job), kind=kind),
         OldShare(bytes_per_s=safe_counted(job, config, now_s), until_s=now_s + config.ttl_s + MARGIN_S),
     )
-    job.old_shares += [share for share in shares if share.bytes_per_s]
+    job.old_shares += tuple(share for share in shares if share.bytes_per_s)
 
 
 def forget_past(job: Job, now_s: float) -> None:
     """Drop old shares whose time is over."""
-    job.old_shares = [share for share in job.old_shares if now_s < share.until_s]
+    job.old_shares = tuple(share for share in job.old_shares if now_s < share.until_s)
 
 
 def rebase(job: Job, now_s: float, until_s: float) -> None:

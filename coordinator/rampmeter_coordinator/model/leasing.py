@@ -241,7 +241,7 @@ class Leasing:
     def revoke(self, job: Job, reason: GoneReason, now_s: float) -> None:
         """Take the lease back. What it allowed counts until that is confirmed or it would have expired."""
         if self._state.enforces(job):
-            job.old_shares.append(counting.revoked(job, now_s))
+            job.old_shares += (counting.revoked(job, now_s),)
         self.end(job, LeaseState.REVOKED, reason, now_s)
         if job.held is not None:
             self._answering.gone(job, job.held.seq, job.held.received_s, now_s)

@@ -18,6 +18,7 @@ from rampmeter.core.messages import (
     GoneReason,
     Kind,
     LeaseState,
+    Noted,
     Plan,
     RateReason,
     WaitReason,
@@ -157,9 +158,10 @@ class Job(_Record, kw_only=True):
     answered_received_s: float | None = None
     answered_s: float = 0.0
     answer: AnyAnswer | None = None
+    """What was said last; None where it said nothing but that the request is noted (`last_answer`)."""
     contact_s: float | None = None
-    safe_offers: list[SafeOffer] = field(default_factory=list)
-    old_shares: list[OldShare] = field(default_factory=list)
+    safe_offers: tuple[SafeOffer, ...] = ()
+    old_shares: tuple[OldShare, ...] = ()
     lease: Lease | None = None
     learned: Learned = field(default_factory=Learned)
     step: int = 0
@@ -188,12 +190,21 @@ class Job(_Record, kw_only=True):
     """Its safe rate is less than its share, for want of room in the sum of all."""
     planned_price: float | None = None
     """The price under which the plan was made; None where it has to be looked at again."""
+    silent_bytes_per_s: int = 0
+    issued_bytes_per_s: int = 0
+    """What the pool's sums of silent jobs and of issued safe rates have in them for this job."""
+
+    @property
+    def last_answer(self) -> AnyAnswer:
+        """The answer to request `answered_seq`, as it was sent."""
+        return self.answer or Noted(seq=self.answered_seq, held_s=0.0, confirm=False)
 
     def to_bytes(self) -> bytes:
         """The record as JSON, without what lives on a connection."""
         stored: Any = copy(self)
         stored.waiter = stored.held = stored.planned_price = None
         stored.wake_s = INFINITY
+        stored.silent_bytes_per_s = stored.issued_bytes_per_s = 0
         if self.answer is not None:
             stored.answer = twin_of(self.answer)
         return _JSON.encode(stored)
@@ -208,9 +219,8 @@ class Job(_Record, kw_only=True):
         return cls(**values)
 
 
-_STORED = tuple(
-    name for name in Job.__struct_fields__ if name not in ("waiter", "held", "wake_s", "planned_price")
-)
+_PASSING = {"waiter", "held", "wake_s", "planned_price", "silent_bytes_per_s", "issued_bytes_per_s"}
+_STORED = tuple(name for name in Job.__struct_fields__ if name not in _PASSING)
 _JSON = msgspec.json.Encoder()
 _ANSWER: TypeAdapter[AnyAnswer] = TypeAdapter(AnyAnswer)
 

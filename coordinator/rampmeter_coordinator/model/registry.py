@@ -50,7 +50,7 @@ class Registry:
         elif request.attempt > job.attempt:
             self._new_attempt(job, request, now_s)
         job.finished = False
-        job.safe_offers = [self._held_before(request)]
+        job.safe_offers = (self._held_before(request),)
         self._take_figures(job, request)
         self._state.touch(job, now_s)
         self._market.figures_changed(job)
@@ -187,7 +187,7 @@ class Registry:
         """The attempt has said goodbye and promised to write no more."""
         self._full_until_s = 0.0
         job.finished = True
-        job.safe_offers, job.queued_since_s = [], None
+        job.safe_offers, job.queued_since_s = (), None
         self._market.left(job.uid)
 
 

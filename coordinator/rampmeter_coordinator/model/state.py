@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 
-from rampmeter.core.messages import AnyAnswer, Fence, Kind, Request
+from rampmeter.core.messages import AnyAnswer, Fence, Kind, Noted, Request
 from rampmeter_coordinator.model import counting
 from rampmeter_coordinator.model.bandwidth import Bandwidth
 from rampmeter_coordinator.model.capacity import Capacity
@@ -50,7 +50,7 @@ class PoolState(Bandwidth):
         self._counts |= asdict(Totals(**kept["totals"]))
         self._ceilings_before = kept.get("ceilings", {})
         self.capacity = Capacity.from_dict(kept.get("capacity", {}), self.config.budget_bytes_per_s)
-        self.jobs = {uid: Job.from_bytes(raw) for uid, raw in records.items()}
+        self.jobs = {job.uid: job for job in map(Job.from_bytes, records.values())}
         held = [(job.lease.granted_s, job) for job in self.jobs.values() if job.lease is not None]
         for _, job in sorted(held, key=lambda pair: pair[0]):
             self.hold(job)
@@ -138,10 +138,11 @@ class PoolState(Bandwidth):
     def reply(self, job: Job, body: AnyAnswer, received_s: float, now_s: float) -> None:
         """Answer the job's request `body.seq`, received at `received_s`; kept for replays."""
         job.answered_seq, job.answered_received_s, job.answered_s = body.seq, received_s, now_s
-        job.answer, job.held = body, None
+        job.answer = None if type(body) is Noted and body.plan is None and not body.confirm else body
+        job.held = None
         self._replies.append(Reply(job_uid=job.uid, attempt=job.attempt, seq=body.seq, body=body))
         if body.plan is not None:
-            job.safe_offers.append(counting.safe_offer(body.seq, body.plan))
+            job.safe_offers += (counting.safe_offer(body.seq, body.plan),)
         elif now_s < job.wake_s < math.inf and self.is_steady(
             job
         ):  # its silence has moved later, that is all
@@ -159,8 +160,7 @@ class PoolState(Bandwidth):
 
     def replay(self, job: Job, now_s: float) -> None:
         """Send the last answer again, unchanged. The agent may receive it, and count its silence, from now on."""
-        assert job.answer is not None
-        self._send(job, job.answered_seq, job.answer)
+        self._send(job, job.answered_seq, job.last_answer)
         job.answered_s = now_s
         self.touch(job, now_s)
 

@@ -22,9 +22,9 @@ def make_job(*offers: tuple[int, int, float], safe: tuple[tuple[int, int], ...] 
         registered_s=0.0,
         plan=blank_plan(POOL),
         contact_s=0.0,
-        safe_offers=[
+        safe_offers=tuple(
             SafeOffer(seq=seq, number=seq, bytes_per_s=rate, after_s=90.0, for_s=600.0) for seq, rate in safe
-        ],
+        ),
     )
     if offers:
         job.lease = Lease(
@@ -86,7 +86,7 @@ def test_lease_and_safe_rate_are_never_used_together() -> None:
     """A job counts with the larger of both, and with what older attempts hold beside it."""
     job = make_job((1, 70, 100.0), safe=((1, 30),))
     assert counting.counted(job, POOL, 60.0) == 70
-    job.old_shares = [OldShare(bytes_per_s=5, until_s=61.0)]
+    job.old_shares = (OldShare(bytes_per_s=5, until_s=61.0),)
     assert counting.counted(job, POOL, 60.0) == 75
     assert counting.counted(job, POOL, 61.0) == 70
 
@@ -95,7 +95,7 @@ def test_a_finished_job_has_promised_to_be_silent() -> None:
     """Its safe rate counts no more; old attempts did not promise anything."""
     job = make_job(safe=((1, 30),))
     job.finished = True
-    job.old_shares = [OldShare(bytes_per_s=5, until_s=100.0)]
+    job.old_shares = (OldShare(bytes_per_s=5, until_s=100.0),)
     assert counting.counted(job, POOL, 60.0) == 5
 
 
@@ -103,10 +103,10 @@ def test_fencing_keeps_what_the_older_attempt_may_use() -> None:
     """Its lease until it expires, its safe rate for one TTL and the margin more."""
     job = make_job((1, 70, 100.0), safe=((1, 30),))
     counting.fence_off(job, POOL, 60.0)
-    assert job.old_shares == [
+    assert job.old_shares == (
         OldShare(bytes_per_s=70, until_s=100.0),
         OldShare(bytes_per_s=30, until_s=91.0),
-    ]
+    )
     counting.forget_past(job, 91.0)
     assert [share.bytes_per_s for share in job.old_shares] == [70]
 

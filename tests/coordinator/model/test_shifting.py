@@ -46,8 +46,8 @@ def a_job():
         answered_s=105.0,
         answered_received_s=104.5,
         contact_s=99.0,
-        safe_offers=[counting.safe_offer(4, plan())],
-        old_shares=[OldShare(bytes_per_s=7, until_s=120.0)],
+        safe_offers=(counting.safe_offer(4, plan()),),
+        old_shares=(OldShare(bytes_per_s=7, until_s=120.0),),
         snapshot_s=95.0,
     )
 
