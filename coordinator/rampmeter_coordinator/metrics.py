@@ -124,6 +124,8 @@ class _PoolFigures:
         refused = {pool: found.num_overloaded for pool, found in counters.items()}
         yield _gauge("requests_held", "Requests that wait for an answer.", held)
         yield _counter("store_errors", "Commits that the store did not confirm.", errors)
+        broken = {pool: found.num_broken for pool, found in counters.items()}
+        yield _counter("broken_invariants", "Checks that found the ledger at odds with itself.", broken)
         yield _counter("requests_overloaded", "Requests refused because too many waited.", refused)
 
 

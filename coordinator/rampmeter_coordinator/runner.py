@@ -16,6 +16,7 @@ from rampmeter_coordinator.codec import encode_command, encode_replies
 from rampmeter_coordinator.errors import Fenced, LostCommits, Refused, StoreUnavailable
 from rampmeter_coordinator.model.commands import Command, Disconnected, Refusal, Reply, Tick
 from rampmeter_coordinator.model.encoding import encode
+from rampmeter_coordinator.model.validating import BrokenInvariant
 from rampmeter_coordinator.opening import OpenPool, Reopen
 from rampmeter_coordinator.store.protocol import Batch, LogRow, Store
 from rampmeter_coordinator.waiters import Key, Waiters, Waiting, key_of
@@ -34,11 +35,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
-    """What a runner has seen: requests that wait now, commits not confirmed, requests refused for lack of room."""
+    """What a runner has seen: requests that wait now, commits not confirmed, requests refused for lack of room, and
+    checks of the ledger that found a contradiction.
+    """
 
     num_held: int
     num_store_errors: int
     num_overloaded: int
+    num_broken: int
 
 
 class PoolRunner:
@@ -51,6 +55,8 @@ class PoolRunner:
         self.fenced = False
         self._num_store_errors = 0
         self._num_overloaded = 0
+        self._num_broken = 0
+        self._checked_s = clock.now()
         self._store = store
         self._clock = clock
         self._reopen = reopen
@@ -78,6 +84,7 @@ class PoolRunner:
             num_held=len(self._waiters),
             num_store_errors=self._num_store_errors,
             num_overloaded=self._num_overloaded,
+            num_broken=self._num_broken,
         )
 
     def submit(self, request: Request) -> Waiting:
@@ -168,6 +175,7 @@ class PoolRunner:
             answers = [(reply, encode(reply.body)) for reply in self._apply(command, now_s)]
             replies += answers
             rows.append(LogRow(now_s=now_s, command=encode_command(command), replies=encode_replies(answers)))
+        self._check(now_s)
         changes = self.opened.ledger.take_changes()
         unchanged = not changes.records and changes.meta == self.opened.meta
         only_ticks = all(isinstance(command, Tick) for command in commands)
@@ -177,6 +185,18 @@ class PoolRunner:
             return None, []
         self._quiet_rows = []
         return self.opened.batch(changes, tuple(rows), now_s), replies
+
+    def _check(self, now_s: float) -> None:
+        """By sample, where the operator wishes it: a pool that contradicts itself goes on, and is told of loudly."""
+        every_s = self.opened.config.check_every_s
+        if every_s is None or now_s < self._checked_s + every_s:
+            return
+        self._checked_s = now_s
+        try:
+            self.opened.ledger.validate(now_s)
+        except BrokenInvariant as error:
+            self._num_broken += 1
+            log.critical("%s; please report this, with the log of decisions", error)
 
     def _apply(self, command: Command, now_s: float) -> tuple[Reply, ...]:
         try:

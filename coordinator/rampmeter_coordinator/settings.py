@@ -52,6 +52,7 @@ _POOL: Mapping[str, tuple[str, Reader]] = {
     "max_per_tenant": ("max_tenant_bytes_per_s", reading.rate),
     "enforced_share": ("enforced_share", reading.share_or_none),
     "max_jobs": ("max_jobs", reading.whole(1, 10**6)),
+    "check_every": ("check_every_s", reading.duration(1, 86400)),
 }
 VARIABLES: Mapping[str, str] = {
     "RAMPMETER_HOST": "host",

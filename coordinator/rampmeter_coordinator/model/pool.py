@@ -29,6 +29,7 @@ class PoolConfig:
     max_tenant_bytes_per_s      the most that the jobs of one tenant may be granted in sum
     enforced_share              share of jobs that have to wait for a slot; 0 = shadow mode: everybody is granted at
                                 once and the service only shows what it would have done
+    check_every_s               how often the ledger checks all its invariants; None = never
     """
 
     name: str
@@ -44,6 +45,7 @@ class PoolConfig:
     max_tenant_bytes_per_s: int | None = None
     enforced_share: float = 1.0
     max_jobs: int = 100_000
+    check_every_s: float | None = None
 
     @property
     def budget_bytes_per_s(self) -> int:
