@@ -12,7 +12,7 @@ from rampmeter_coordinator.model.records import Job
 
 SOLVE_AFTER_S = 2.0
 SOLVE_AFTER_S_PER_JOB = 1e-3
-"""The price is solved again at most every 2 s, in large pools less often: a solution costs about 1 us per job."""
+"""The price is solved again at most every 2 s, in large pools less often: a solution costs about 2 us per job."""
 
 SOLVE_ANYHOW_S = 300.0
 """... and at least this often, since lost jobs leave without a word."""
@@ -22,31 +22,29 @@ SAME_PRICE = 0.01
 
 
 class Market:
-    """The demands of the jobs that count, and the price."""
+    """The price at which the jobs that count fit. What they ask is in their records, and nowhere else."""
 
     def __init__(self, jobs: Mapping[str, Job]) -> None:
         self.price = 0.0
         self._jobs = jobs
         self._budget_bytes_per_s = 0
-        self._demands = {uid: planning.demand_of(job) for uid, job in jobs.items() if not job.finished}
         self._solved_s = float("-inf")
         self.look_again_s = 0.0
         """Before this there is nothing to solve."""
         self._moved = True
 
-    def figures_changed(self, job: Job) -> None:
-        """The job has registered or something was learned of it: its plan is due, and perhaps a new price."""
+    def figures_changed(self, job: Job, before: Demand | None) -> None:
+        """The job has registered or something was learned of it: its plan is due, and perhaps a new price.
+
+        before: what it asked for until now; None for a job that is new, or comes back.
+        """
         job.planned_price = None
-        demand = planning.demand_of(job)
-        known = self._demands.get(job.uid)
-        if known is None or _noticeable(known, demand):
-            self._demands[job.uid] = demand
+        if before is None or _noticeable(before, planning.demand_of(job)):
             self._move()
 
-    def left(self, uid: str) -> None:
-        """The job has finished or was forgotten."""
-        if self._demands.pop(uid, None) is not None:
-            self._move()
+    def left(self) -> None:
+        """A job has finished."""
+        self._move()
 
     def _move(self) -> None:
         self._moved = True
@@ -60,12 +58,10 @@ class Market:
         self._moved |= moved_by > NOTICEABLE * self._budget_bytes_per_s
         if not (self._moved or age_s > SOLVE_ANYHOW_S):
             return
-        if age_s < SOLVE_AFTER_S_PER_JOB * len(self._demands):
+        if age_s < SOLVE_AFTER_S_PER_JOB * len(self._jobs):
             return
-        asking = [
-            demand for uid, demand in self._demands.items() if not planning.is_lost(self._jobs[uid], now_s)
-        ]
-        price = pricing.solve(asking, budget_bytes_per_s)
+        asking = (job for job in self._jobs.values() if not (job.finished or planning.is_lost(job, now_s)))
+        price = pricing.solve([planning.demand_of(job) for job in asking], budget_bytes_per_s)
         if abs(price - self.price) > SAME_PRICE * self.price:  # else no interval moves out of its dead band
             self.price = price
         self._solved_s, self._budget_bytes_per_s, self._moved = now_s, budget_bytes_per_s, False

@@ -109,6 +109,7 @@ def replanned(job: Job, price: float, safe_room_bytes_per_s: int, config: PoolCo
     same = same_times and interval_s == old.interval_s and safe_bytes_per_s == old.safe_bytes_per_s
     if old.number and same:
         return old
+    times = old if same_times else blank_plan(config)  # not a new float in every plan
     return replace(
         old,
         number=old.number + 1,
@@ -116,8 +117,8 @@ def replanned(job: Job, price: float, safe_room_bytes_per_s: int, config: PoolCo
         phase_offset_s=old.phase_offset_s * interval_s / old.interval_s,
         request_after_s=_request_after(demand, interval_s),
         safe_bytes_per_s=safe_bytes_per_s,
-        safe_after_s=config.safe_after_s,
-        safe_for_s=config.safe_for_s,
+        safe_after_s=times.safe_after_s,
+        safe_for_s=times.safe_for_s,
         reason=reason,
         price_gpu_s_per_byte=price,
     )
@@ -130,4 +131,4 @@ def wanted_safe_rate(job: Job, interval_s: float) -> int:
 
 def _request_after(demand: Demand, interval_s: float) -> float:
     own_s = max(formulas.period(demand.cost_s, demand.mtbf_s), demand.floor_s)
-    return min(own_s, interval_s)
+    return min(interval_s, own_s)  # where they are equal: the same object

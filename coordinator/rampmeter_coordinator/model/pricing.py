@@ -6,10 +6,10 @@ found by bisection. The demand falls with the price, so the answer is unique. Ve
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from rampmeter.core.interval import EXACT_FROM, MIN_INTERVAL_S, WRITE_FLOOR
 
@@ -19,9 +19,8 @@ PRECISION = 1e-9
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
-    """What pricing needs of one job; `minimum_s` is the user's, and hard."""
+class Demand(Struct, frozen=True, gc=False, kw_only=True):
+    """What pricing needs of one job; `minimum_s` is the user's, and hard. Made anew for all jobs at each solution."""
 
     num_bytes: int
     num_gpus: int

@@ -133,7 +133,6 @@ class Learned(_Record, kw_only=True):
     at_work_s: float | None = None
     """Of the write time what was not spent asleep for the lease's sake: our own queue must not lengthen intervals."""
     lead_s: float | None = None
-    num_samples: int = 0
 
 
 class Job(_Record, kw_only=True):

@@ -28,6 +28,7 @@ class Registry:
     def __init__(self, state: PoolState) -> None:
         self._state = state
         self._market = Market(state.jobs)
+        self._blank_plan = planning.blank_plan(state.config)
         self._full_until_s = 0.0
         """Nobody had left when all jobs were looked through last."""
 
@@ -44,16 +45,18 @@ class Registry:
 
     def register(self, request: Register, now_s: float) -> Job:
         """Make the attempt the newest of its job, or find it so already. The answer is the caller's."""
-        job = self._state.jobs.get(request.job_uid)
+        job, before = self._state.jobs.get(request.job_uid), None
         if job is None:
             job = self._state.jobs[request.job_uid] = self._new_job(request, now_s)
-        elif request.attempt > job.attempt:
-            self._new_attempt(job, request, now_s)
+        else:
+            before = None if job.finished else planning.demand_of(job)
+            if request.attempt > job.attempt:
+                self._new_attempt(job, request, now_s)
         job.finished = False
         job.safe_offers = (self._held_before(request),)
         self._take_figures(job, request)
         self._state.touch(job, now_s)
-        self._market.figures_changed(job)
+        self._market.figures_changed(job, before)
         return job
 
     def _new_job(self, request: Register, now_s: float) -> Job:
@@ -64,18 +67,17 @@ class Registry:
             claim=request.claim,
             num_gpus=request.num_gpus,
             registered_s=now_s,
-            plan=planning.blank_plan(self._state.config),
+            plan=self._blank_plan,
         )
 
     def _held_before(self, request: Register) -> SafeOffer:
         """What the agent says it may use when silent: answers that it did not apply are void with this request."""
-        config = self._state.config
         return SafeOffer(
             seq=0,
             number=0,
             bytes_per_s=request.safe_bytes_per_s,
-            after_s=config.safe_after_s,
-            for_s=config.safe_for_s,
+            after_s=self._blank_plan.safe_after_s,
+            for_s=self._blank_plan.safe_for_s,
         )
 
     def _new_attempt(self, job: Job, request: Register, now_s: float) -> None:
@@ -89,7 +91,7 @@ class Registry:
         job.seq = job.answered_seq = job.num_not_ready = job.num_false_alarms = 0
         job.save_since_s, job.notice_served = None, False
         job.answer, job.contact_s, job.snapshot_s = None, None, None
-        job.plan = replace(planning.blank_plan(self._state.config), number=0)
+        job.plan = self._blank_plan
 
     @staticmethod
     def _take_figures(job: Job, request: Register) -> None:
@@ -111,8 +113,7 @@ class Registry:
             if counting.counted(job, self._state.config, now_s) == 0 and (
                 job.finished or planning.is_lost(job, now_s)
             ):
-                self._state.remove(job)
-                self._market.left(job.uid)
+                self._state.remove(job)  # it asked for nothing any more
                 return True
         self._full_until_s = now_s + LOOK_FOR_ROOM_S
         return False
@@ -166,29 +167,29 @@ class Registry:
         if request.outcome is not Outcome.COMMITTED:
             self._state.count("failed" if request.outcome is Outcome.FAILED else "aborted")
             return
+        before = planning.demand_of(job)
         self._state.count("committed")
         self._state.count("written_bytes", request.done_bytes)
-        job.num_committed += 1
         job.num_bytes = request.done_bytes
         job.committed_step = request.step
         job.step = max(job.step, request.step or 0)
         job.snapshot_s = now_s - (request.write_s or 0.0)
         learned = job.learned
-        weight = WEIGHT_OF_NEW if learned.num_samples else 1.0  # the first one replaces what was believed
+        weight = WEIGHT_OF_NEW if job.num_committed else 1.0  # the first one replaces what was believed
+        job.num_committed += 1
         learned.stall_s = _smoothed(learned.stall_s, request.stall_s, weight)
         learned.write_s = _smoothed(learned.write_s, request.write_s, weight)
         at_work_s = None if request.write_s is None else max(0.0, request.write_s - request.throttled_s)
         learned.at_work_s = _smoothed(learned.at_work_s, at_work_s, weight)
         learned.lead_s = _smoothed(learned.lead_s, request.lead_s, weight)
-        learned.num_samples += 1
-        self._market.figures_changed(job)
+        self._market.figures_changed(job, before)
 
     def finished(self, job: Job) -> None:
         """The attempt has said goodbye and promised to write no more."""
         self._full_until_s = 0.0
         job.finished = True
         job.safe_offers, job.queued_since_s = (), None
-        self._market.left(job.uid)
+        self._market.left()
 
 
 def stale(stored_attempt: int) -> Refusal:
