@@ -78,7 +78,10 @@ class Capacity:
         if silent_bytes_per_s is not None:
             self._silent_bytes_per_s = silent_bytes_per_s
         self._flows.is_lowered = self.cap_bytes_per_s < self.ceiling_bytes_per_s
-        if not self._flows.add(uid, report, now_s):
+        has_sample = self._flows.add(uid, report, now_s)
+        if self._flows.takes_back(uid, report):
+            self.cap_bytes_per_s = max(self.cap_bytes_per_s, self._before_bytes_per_s)
+        if not has_sample:
             return
         if self._flows.show_slow_storage(uid, now_s):
             self._flows.found_slow(uid, now_s)

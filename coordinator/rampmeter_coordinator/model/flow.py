@@ -66,12 +66,13 @@ class Flow:
 class Flows:
     """The writers of one pool and their newest samples."""
 
-    __slots__ = ("_flows", "_found_slow_s", "_habits", "_witnesses", "is_lowered")
+    __slots__ = ("_finder", "_flows", "_found_slow_s", "_habits", "_witnesses", "is_lowered")
 
     def __init__(self, habits: Habits) -> None:
         """`habits` are learned from every sample."""
         self._habits = habits
         self._flows: dict[str, Flow] = {}
+        self._finder: str | None = None
         self._found_slow_s = -math.inf
         self._witnesses: dict[str, tuple[int, float]] = {}
         self.is_lowered = False
@@ -180,7 +181,7 @@ class Flows:
         own = self._flows[uid].sample
         assert own is not None
         share = own.report.achieved_bytes_per_s / own.report.bytes_per_s
-        self._found_slow_s = now_s
+        self._finder, self._found_slow_s = uid, now_s
         self._witnesses = {
             name: self._witness(flow, own, share, now_s)
             for name, flow in self._fresh(now_s).items()
@@ -208,6 +209,16 @@ class Flows:
             return False
         self._witnesses[uid] = (sample.report.bytes_per_s, sample.rate_bytes_per_s)
         return True
+
+    def takes_back(self, uid: str, report: Report) -> bool:
+        """Is this the writer that found storage slow, and has not written a byte since?
+
+        Then what it reported was the beginning of a stall, or it hangs: either tells nothing of how fast storage is.
+        """
+        if uid != self._finder or report.bytes_per_s == 0 or report.total_s < SHORTEST_SAMPLE_S:
+            return False
+        self._finder = None
+        return report.num_bytes == 0
 
     @property
     def witnessed_bytes_per_s(self) -> float:

@@ -66,6 +66,23 @@ def test_half_a_stall_is_no_sample(pool: Pool) -> None:
     assert pool.round(a=report(500_000, 150_000), b=report(500_000, 150_000)) == CEILING
 
 
+def test_a_finding_is_taken_back_if_its_writer_stands_still(pool: Pool) -> None:
+    """It hung in the middle of a report: what looked slow was the beginning of a stall."""
+    pool.known("a", granted=CEILING)
+    cap = pool.round(a=report(CEILING, 0.5 * CEILING))
+    assert cap < CEILING
+    assert pool.round(a=report(cap, 0.0, time_s=0.5)) == cap
+    assert pool.round(a=report(cap, 0.0)) == CEILING
+
+
+def test_a_finding_stands_where_its_writer_goes_on(pool: Pool) -> None:
+    """That it hangs later is another matter."""
+    pool.known("a", granted=CEILING)
+    cap = pool.round(a=report(CEILING, 0.5 * CEILING))
+    pool.round(a=report(cap, cap, throttled=0.1))
+    assert pool.round(a=report(cap, 0.0)) < CEILING
+
+
 def test_one_slow_writer_is_no_slow_storage(pool: Pool) -> None:
     """Its own maximum is lowered once it is slow again, and the rest is for others."""
     pool.known("a", "b", "slow", granted=CEILING // 3)
@@ -194,6 +211,7 @@ def test_writers_that_stand_still_let_nothing_drift() -> None:
     """A stalled storage is not an idle one."""
     pool = fallen("a", "b")
     cap = pool.capacity.cap_bytes_per_s
+    pool.round(**{uid: report(cap // 2, cap / 2, throttled=0.1) for uid in "ab"})
     hung = report(cap // 2, 0.0)
     assert pool.rounds(30, a=hung, b=hung) == cap
 

@@ -38,6 +38,25 @@ def test_grants_that_are_no_more_prove_nothing(pool: Pool) -> None:
     assert pool.capacity.cap_bytes_per_s == cap
 
 
+def test_a_report_of_a_smaller_grant_refines_nothing(pool: Pool) -> None:
+    """The fall has lowered it: what its writer got of it is no measure of what it got before."""
+    pool.known("a", "b", "c", granted=CEILING // 3)
+    slow = report(CEILING // 3, 0.4 * CEILING / 3)
+    cap = pool.round(a=slow, b=slow)
+    pool.capacity.reported("c", report(10_000, 10_000, time_s=8.0), pool.now_s + 0.2)
+    assert pool.capacity.cap_bytes_per_s == cap
+
+
+def test_a_report_of_the_time_before_a_finding_finds_nothing_more(pool: Pool) -> None:
+    """It was granted more than there is now, and gets less of it: that is known already."""
+    pool.known("a", "b", granted=CEILING // 2)
+    slow = report(CEILING // 2, 0.4 * CEILING / 2)
+    cap = pool.round(a=slow, b=slow)
+    pool.capacity.granted("a", cap // 4, pool.now_s)
+    pool.capacity.reported("a", report(cap // 4, cap / 10), pool.now_s + 0.1)
+    assert pool.capacity.cap_bytes_per_s == cap
+
+
 def test_a_new_grant_counts_before_its_writer_reports_of_it(pool: Pool) -> None:
     """Of two writers one was raised and one has just begun: the third, which finds storage slow, speaks for both."""
     pool.known(a=400_000, b=200_000)
