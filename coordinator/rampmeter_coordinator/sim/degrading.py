@@ -13,22 +13,18 @@ from dataclasses import asdict, dataclass
 
 from rampmeter.core.messages import Kind
 from rampmeter_coordinator.model.pool import PoolConfig
-from rampmeter_coordinator.sim.job import Job, JobSpec
+from rampmeter_coordinator.sim.crowd import crowd
 from rampmeter_coordinator.sim.world import START_S, World
 
 GB = 10**9
 FAST_BYTES_PER_S, SLOW_BYTES_PER_S = 400 * GB, 160 * GB
-WRITE_S = (20.0, 120.0)
-LEAD_S, TAIL_S = 12.0, 5.0
-CPU_BOUND_SHARE, CPU_BOUND_SPEED = 0.15, 0.3
+CPU_BOUND_SHARE = 0.15
 TREMBLE = 0.05
 DROP_S, RECOVER_S, END_S = 300.0, 700.0, 1100.0
 LEVEL = 1.15
 """What is granted has come down once it is at most this much above what the storage carries."""
 
 BACK = 0.9
-NUM_GPUS = 65_536
-"""So many that a job wants to save again as soon as it has: somebody always waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,27 +62,16 @@ class Degrading:
         self.num_writers, self.seed = num_writers, seed
         self.world = World(config, seed=seed, delay_s=0.05)
         self._rng = random.Random(f"{seed}/degrading")
-        self.jobs = [self._job(number) for number in range(2 * num_writers + 4)]
+        self.jobs = crowd(
+            self.world,
+            num_writers,
+            2 * num_writers + 4,
+            self._rng,
+            seed=seed,
+            cpu_bound_share=CPU_BOUND_SHARE,
+        )
         self._seen = _Seen(self.world)
         self.world.at(START_S + 1.0, self._each_second)
-
-    def _job(self, number: int) -> Job:
-        rng = self._rng
-        share = self.world.config.budget_bytes_per_s / self.num_writers
-        cpu_bound = rng.random() < CPU_BOUND_SHARE
-        spec = JobSpec(
-            uid=f"{number + 1:032x}",
-            num_gpus=NUM_GPUS,
-            num_bytes=int(share * rng.uniform(*WRITE_S)),
-            stall_s=0.01,
-            lead_s=LEAD_S,
-            tail_s=TAIL_S,
-            pipe_bytes_per_s=int(share),
-            cpu_bytes_per_s=CPU_BOUND_SPEED * share if cpu_bound else math.inf,
-        )
-        job = Job(self.world, spec, self.seed)
-        self.world.at(START_S + rng.uniform(0.0, 10.0), job.start)
-        return job
 
     def _each_second(self) -> None:
         """The storage trembles around what it carries; the observer looks."""

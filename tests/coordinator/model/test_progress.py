@@ -129,6 +129,16 @@ def test_a_stall_that_begins_between_two_renewals_cuts_nobody() -> None:
         assert set(writers.round().values()) == {Verdict.MOVES}
 
 
+@pytest.mark.parametrize(
+    ("stopped_s", "since_s", "proves"), [(9.0, 14.0, True), (12.0, 14.0, False), (9.0, 16.0, False)]
+)
+def test_bytes_that_may_have_gone_before_prove_nothing(
+    stopped_s: float, since_s: float, proves: bool
+) -> None:
+    """Of a writer that was seen to move between 10 and 15: news only if it began later, and was heard of since."""
+    assert Progress(moved_from_s=10.0, moved_s=15.0).moved_since(stopped_s, since_s) is proves
+
+
 def test_who_writes_alone_is_cut_and_not_revoked() -> None:
     """Storage or writer: whoever starts with what it gives up will show it."""
     writers = Writers("hung")
