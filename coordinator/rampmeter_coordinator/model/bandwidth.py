@@ -174,12 +174,12 @@ class Bandwidth:
 
     def is_steady(self, job: Job) -> bool:
         """Whether a sign of life moves no sum: the job is in contact, and holds what was issued and nothing else."""
-        offers = job.safe_offers
         return (
             job.lease is None
-            and len(offers) == 1
+            and not job.finished
+            and not job.safe_offers
             and not job.silent_bytes_per_s
-            and offers[0].bytes_per_s == job.issued_bytes_per_s
+            and job.plan.safe_bytes_per_s == job.issued_bytes_per_s
             and not job.old_shares
         )
 

@@ -32,11 +32,20 @@ def confirm(job: Job, ack: int) -> bool:
         before = lease.offers
         lease.offers = [offer for offer in before if offer.seq <= ack][-1:]
         moved |= len({offer.bytes_per_s for offer in before}) > 1 or not lease.offers
-    if len(job.safe_offers) != 1 or job.safe_offers[0].seq > ack:
-        job.safe_offers = tuple(offer for offer in job.safe_offers if offer.seq <= ack)[-1:]
+    if job.safe_offers:
+        job.safe_offers = _believed(job, ack)
     if ack == job.answered_seq and ack > 0:
         job.contact_s = job.answered_received_s
     return moved
+
+
+def _believed(job: Job, ack: int) -> tuple[SafeOffer, ...]:
+    """What is left of its safe offers: the newest confirmed one; none if that is the safe rate of its newest plan."""
+    confirmed = tuple(offer for offer in job.safe_offers if offer.seq <= ack)[-1:]
+    if not confirmed:
+        return job.safe_offers
+    holds_plan = confirmed[0].seq > 0 and confirmed[0].number == job.plan.number
+    return () if holds_plan else confirmed
 
 
 def leased(job: Job, now_s: float) -> int:
@@ -59,7 +68,7 @@ def lease_until(job: Job) -> float:
 def issued_safe(job: Job) -> int:
     """The largest safe rate that the job may believe in: what counts in the sum of issued safe rates."""
     offers = job.safe_offers
-    return offers[0].bytes_per_s if len(offers) == 1 else max((o.bytes_per_s for o in offers), default=0)
+    return max(offer.bytes_per_s for offer in offers) if offers else job.plan.safe_bytes_per_s
 
 
 def safe_offer(seq: int, plan: Plan) -> SafeOffer:
@@ -81,20 +90,17 @@ def silent_from(job: Job, config: PoolConfig) -> float:
     if job.contact_s is None:
         return 0.0
     offers = job.safe_offers
-    if len(offers) == 1:
-        usable_after_s = offers[0].after_s
-    else:
-        usable_after_s = min((offer.after_s for offer in offers), default=config.safe_after_s)
+    usable_after_s = min(offer.after_s for offer in offers) if offers else job.plan.safe_after_s
     return job.contact_s + min(config.safe_counted_after_s, usable_after_s - config.ttl_s - MARGIN_S)
 
 
 def silent_until(job: Job) -> float:
     """From when on a silent job is ungoverned: its plan's safe rate has ended, we count it no more."""
-    offers = job.safe_offers
-    if len(offers) == 1:
-        longest_s = offers[0].after_s + offers[0].for_s
+    plan, offers = job.plan, job.safe_offers
+    if offers:
+        longest_s = max(offer.after_s + offer.for_s for offer in offers)
     else:
-        longest_s = max((offer.after_s + offer.for_s for offer in offers), default=0.0)
+        longest_s = plan.safe_after_s + plan.safe_for_s
     return last_heard_s(job) + ANSWER_ON_ITS_WAY_S + longest_s
 
 

@@ -160,6 +160,7 @@ class Job(_Record, kw_only=True):
     """What was said last; None where it said nothing but that the request is noted (`last_answer`)."""
     contact_s: float | None = None
     safe_offers: tuple[SafeOffer, ...] = ()
+    """The safe rates that it may believe in; empty = that of `plan`, its newest, which it has confirmed."""
     old_shares: tuple[OldShare, ...] = ()
     lease: Lease | None = None
     learned: Learned = field(default_factory=Learned)

@@ -133,15 +133,15 @@ class Registry:
         may_get_more = job.wants_more_safe and state.has_safe_room and not state.in_grace
         if job.planned_price != market.price or may_get_more or state.issued_too_much:
             self._replan(job, state.safe_room_for(job, only_as_before=state.in_grace), now_s)
-        offers = job.safe_offers
-        confirmed = len(offers) == 1 and offers[0].number == job.plan.number
-        return None if confirmed else job.plan
+        return job.plan if job.safe_offers else None
 
     def _replan(self, job: Job, room_bytes_per_s: int, now_s: float) -> None:
-        first = job.plan.number == 0
+        before = job.plan
         job.plan = planning.replanned(job, self._market.price, room_bytes_per_s, self._state.config)
-        if first:
+        if before.number == 0:
             job.plan = replace(job.plan, phase_offset_s=self._draw_offset(job, now_s))
+        if job.plan is not before and not job.safe_offers:
+            job.safe_offers = (counting.safe_offer(0, before),)  # until it confirms the new one
         wanted = planning.wanted_safe_rate(job, job.plan.interval_s)
         job.wants_more_safe, job.planned_price = job.plan.safe_bytes_per_s < wanted, self._market.price
 

@@ -1,5 +1,7 @@
 """What one job may be using at most."""
 
+from dataclasses import replace
+
 import pytest
 
 from rampmeter.core.messages import Fence, Kind, LeaseState, Noted, RateReason
@@ -53,6 +55,30 @@ def test_a_confirmation_leaves_one_offer(ack: int, rate: int) -> None:
     job = make_job((3, 100, 30.0), (4, 40, 35.0))
     counting.confirm(job, ack)
     assert counting.leased(job, 0.0) == rate
+
+
+def test_the_safe_rate_of_a_confirmed_newest_plan_is_in_the_plan_alone() -> None:
+    """No offer is kept of it; an older plan's stays one, and a number that goes back confirms nothing."""
+    job = make_job(safe=((1, 30), (2, 50)))
+    job.plan = replace(job.plan, number=2, safe_bytes_per_s=50)
+    counting.confirm(job, 0)
+    assert counting.issued_safe(job) == 50
+    counting.confirm(job, 1)
+    assert [offer.bytes_per_s for offer in job.safe_offers] == [30]
+    assert counting.issued_safe(job) == 30
+    job.safe_offers += (counting.safe_offer(3, job.plan),)
+    counting.confirm(job, 3)
+    assert job.safe_offers == ()
+    assert counting.issued_safe(job) == 50
+    assert counting.silent_until(job) == 60.0 + job.plan.safe_after_s + job.plan.safe_for_s
+
+
+def test_what_was_held_before_the_first_plan_is_not_taken_for_a_plan() -> None:
+    """A newcomer's word counts until it has confirmed an answer with a plan."""
+    job = make_job()
+    job.safe_offers = (SafeOffer(seq=0, number=0, bytes_per_s=30, after_s=90.0, for_s=600.0),)
+    counting.confirm(job, 0)
+    assert counting.issued_safe(job) == 30
 
 
 def test_only_the_newest_answer_is_contact() -> None:

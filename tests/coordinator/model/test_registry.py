@@ -109,6 +109,17 @@ def test_issued_safe_rates_never_pass_the_capacity(seed: int) -> None:
         assert sum(held.values()) <= 500
 
 
+def test_a_goodbye_gives_the_safe_rate_back() -> None:
+    """What the one may believe in no more, the other is issued with its next heartbeat."""
+    desk = Desk(PoolConfig(name="pool", capacity_bytes_per_s=500))
+    first, second = (desk.known(number, T, num_bytes=200_000) for number in (1, 2))
+    rates = [view.plan.safe_bytes_per_s for view in desk.ledger.job_views(T)]
+    assert rates[0] > 0 == rates[1]
+    first.finish(T + 1)
+    second.heartbeat(T + 2)
+    assert desk.ledger.job_views(T + 2)[1].plan.safe_bytes_per_s >= rates[0]
+
+
 def test_a_newer_attempt_brings_the_plan_of_the_root_along() -> None:
     """Its safe rate counts from the start: it may use it without ever being heard of again."""
     desk = Desk()
