@@ -96,11 +96,10 @@ def silent_from(job: Job, config: PoolConfig) -> float:
 
 def silent_until(job: Job) -> float:
     """From when on a silent job is ungoverned: its plan's safe rate has ended, we count it no more."""
-    plan, offers = job.plan, job.safe_offers
-    if offers:
-        longest_s = max(offer.after_s + offer.for_s for offer in offers)
+    if not job.safe_offers:
+        longest_s = job.plan.safe_after_s + job.plan.safe_for_s
     else:
-        longest_s = plan.safe_after_s + plan.safe_for_s
+        longest_s = max(offer.after_s + offer.for_s for offer in job.safe_offers)
     return last_heard_s(job) + ANSWER_ON_ITS_WAY_S + longest_s
 
 

@@ -196,6 +196,16 @@ def test_an_answer_that_only_notes_is_not_kept_and_comes_back_all_the_same() -> 
     assert job.again(T + 3) == answer
 
 
+def test_an_answer_that_asks_for_a_confirmation_is_kept() -> None:
+    """Its retry asks for it too, after a restart as before."""
+    desk = Desk()
+    job = desk.known(1, T)
+    answer = job.heartbeat(T + 50)
+    assert answer == Noted(seq=answer.seq, held_s=0.0, confirm=True)
+    desk.restart()
+    assert job.again(T + 51) == answer
+
+
 def test_a_request_held_at_the_crash_must_be_asked_anew() -> None:
     """Its number is spent: an answer would count from a first send of long ago."""
     desk = Desk()
