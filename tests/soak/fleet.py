@@ -1,8 +1,7 @@
 """The simulated promises in full: `python tests/soak/fleet.py`. Exits with 1 where one of them is not kept.
 
-Waste of 200 mixed jobs against the priced bound at five loads, preemption saves, arming with one writer, and the
-learned capacity with ten seeds each. Figures go to stdout, one JSON object a line. This takes an hour or more on one
-core: `--only` and `--days` do less.
+Waste of 200 mixed jobs against the priced bound at five loads, preemption saves, and arming with one writer. Figures go
+to stdout, one JSON object a line. This takes an hour or more on one core: `--only` and `--days` do less.
 """
 
 import argparse
@@ -13,13 +12,10 @@ from dataclasses import asdict
 from typing import Any
 
 from rampmeter_coordinator.sim.arming import Arming
-from rampmeter_coordinator.sim.degrading import Degrading
 from rampmeter_coordinator.sim.fleet import Fleet, FleetResult, FleetScenario
 
 LOADS = (0.5, 0.8, 0.95, 1.5, 3.0)
 GAP_POINTS = 0.01
-NUM_WRITERS = (1, 2, 16, 64)
-NUM_SEEDS = 10
 ARMING_S = 4 * 3600.0
 
 Finding = tuple[str, Any, list[str]]
@@ -69,25 +65,10 @@ def arming(_: float) -> Iterator[Finding]:
         yield "arming", result, broken
 
 
-def degrading(_: float) -> Iterator[Finding]:
-    """400 GB/s, 160, 400."""
-    for num_writers in NUM_WRITERS:
-        for seed in range(1, NUM_SEEDS + 1):
-            result = Degrading(num_writers, seed=seed).run()
-            checks = (
-                (result.level_s <= 10.0, f"level after {result.level_s:.1f} s of blocked writing"),
-                (result.back_s <= 90.0, f"back after {result.back_s:.0f} s"),
-                (result.mean_over <= 1.15, f"granted {result.mean_over:.2f} of what the storage carries"),
-                (result.least_cap >= 0.8, f"cap {result.least_cap:.2f} of the truth in steady state"),
-            )
-            yield "degrading", result, [text for kept, text in checks if not kept]
-
-
 PARTS: dict[str, Callable[[float], Iterator[Finding]]] = {
     "fleets": fleets,
     "notices": notices,
     "arming": arming,
-    "degrading": degrading,
 }
 
 
