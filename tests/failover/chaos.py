@@ -30,6 +30,7 @@ def leader_kill(directory, kills):
         fleet, takeovers = asyncio.run(kill_leaders(deployment, kills=kills or LEADER_KILLS))
     seconds = [takeover.new_grant_s for takeover in takeovers]
     yield from _spread("first new grant after the kill", seconds)
+    yield from _spread("first rate of a new lease", [takeover.new_rate_s for takeover in takeovers])
     yield from _usage(fleet)
     assert max(seconds) <= LIMIT_S
 

@@ -17,9 +17,13 @@ RENEWALS_S = 7.0
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """One kill: seconds until the first new grant."""
+    """One kill: seconds until the first new slot was granted, and until the first new lease had a rate.
+
+    Leases of before come first: what they hold is written before newcomers get bandwidth.
+    """
 
     new_grant_s: float
+    new_rate_s: float
 
 
 async def kill_leaders(deployment, *, kills, holders=30, others=20):
@@ -35,8 +39,9 @@ async def kill_leaders(deployment, *, kills, holders=30, others=20):
             fence, killed_s = fleet.fence_now(), fleet.now_s()
             leader.process.kill()
             await asyncio.to_thread(leader.process.wait)
+            slot = await new_slot(fleet, since_s=killed_s, fence=fence)
             grant = await new_grant(fleet, since_s=killed_s, fence=fence)
-            takeovers.append(Takeover(new_grant_s=grant.at_s - killed_s))
+            takeovers.append(Takeover(new_grant_s=slot.at_s - killed_s, new_rate_s=grant.at_s - killed_s))
             await asyncio.to_thread(leader.start)
             fleet.urls[index] = leader.url
             await pass_s(RENEWALS_S)
@@ -50,13 +55,23 @@ async def pass_s(seconds):
     await until(lambda: time.monotonic() > end_s, what="the time", limit_s=seconds + 30)
 
 
-async def new_grant(fleet, *, since_s, fence, limit_s=30.0):
+async def new_slot(fleet, *, since_s, fence):
     """The first slot that was granted after `since_s` under a newer epoch than that of `fence`."""
+    return await first_of(lambda: fleet.new_slot_since(since_s, fence), what="a new slot")
+
+
+async def new_grant(fleet, *, since_s, fence, limit_s=30.0):
+    """The first slot with a rate after `since_s` under a newer epoch than that of `fence`."""
+    return await first_of(lambda: fleet.new_grant_since(since_s, fence), what="a new rate", limit_s=limit_s)
+
+
+async def first_of(look, *, what, limit_s=30.0):
+    """Wait until `look` finds something."""
     found = []
 
     def seen():
-        found[:] = [fleet.new_grant_since(since_s, fence)]
+        found[:] = [look()]
         return found[0] is not None
 
-    await until(seen, what="a new grant", limit_s=limit_s)
+    await until(seen, what=what, limit_s=limit_s)
     return found[0]

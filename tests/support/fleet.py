@@ -29,7 +29,7 @@ FOR_EVER_S = 10_000.0
 
 @dataclass(frozen=True, slots=True)
 class NewGrant:
-    """A slot got its first rate: when the answer came, and under which fence."""
+    """A slot was granted, or got its first rate: when the answer came, and under which fence."""
 
     at_s: float
     fence: tuple[int, int]
@@ -58,7 +58,10 @@ class Fleet:
 
     def __init__(self, urls: list[str], *, holders: int, others: int) -> None:
         self.urls = urls
+        self.slots: list[NewGrant] = []
+        """Slot requests that were granted; most leases begin armed."""
         self.grants: list[NewGrant] = []
+        """Slots that got their first rate."""
         self.worst = 0
         self.violations: list[tuple[float, int]] = []
         self._time = SystemClock()
@@ -105,10 +108,13 @@ class Fleet:
         """The highest fence that was granted."""
         return max((grant.fence for grant in self.grants), default=(0, 0))
 
+    def new_slot_since(self, since_s, fence):
+        """The first slot granted after `since_s` with a higher epoch than `fence`."""
+        return _first_since(self.slots, since_s, fence)
+
     def new_grant_since(self, since_s, fence):
-        """The first grant after `since_s` with a higher epoch than `fence`."""
-        found = (grant for grant in self.grants if grant.at_s > since_s and grant.fence[0] > fence[0])
-        return next(found, None)
+        """The first slot with a rate after `since_s` with a higher epoch than `fence`."""
+        return _first_since(self.grants, since_s, fence)
 
     def check(self, *, may_lapse=False):
         """Nobody ever had more than there is; no lease that lived was lost; no holder's ran out, unless it may."""
@@ -200,6 +206,8 @@ class Fleet:
                 agent.fences.append(fence)
                 agent.asked_for = isinstance(request, SlotRequest)
                 agent.done_bytes, agent.wrote_s, agent.looked_s = 0.0, 0.0, now_s
+                if agent.asked_for:
+                    self.slots.append(NewGrant(at_s=now_s, fence=fence))
             if (
                 agent.asked_for and answer.bytes_per_s
             ):  # not a lease that is re-created or only armed in grace
@@ -224,6 +232,10 @@ class Fleet:
         self.worst = max(self.worst, used)
         if used > BUDGET:
             self.violations.append((now_s, used))
+
+
+def _first_since(grants, since_s, fence):
+    return next((grant for grant in grants if grant.at_s > since_s and grant.fence[0] > fence[0]), None)
 
 
 def _other_lease(answer, fence):
