@@ -17,7 +17,7 @@ def job(name: str, *, interval_s: float = 100.0, **figures: Any) -> Job:
         uid=name,
         name=name,
         attempt=1,
-        claim="0" * 32,
+        claim=bytes(16),
         plan=plan(interval_s=interval_s, request_after_s=84.9),
         **(defaults | figures),
     )

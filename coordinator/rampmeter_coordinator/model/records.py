@@ -141,14 +141,14 @@ class Job(_Record, kw_only=True):
     uid: str
     name: str
     attempt: int
-    claim: str
+    claim: bytes
+    """The nonce that the wire and the stored record write as hex digits."""
     num_gpus: int
     registered_s: float
     plan: Plan
     tenant: str | None = None
     num_bytes: int | None = None
     mtbf_s: float | None = None
-    restart_s: float | None = None
     interval_min_s: float | None = None
     interval_max_s: float | None = None
     synchronous: bool = False
@@ -204,6 +204,7 @@ class Job(_Record, kw_only=True):
         stored: Any = copy(self)
         stored.waiter = stored.held = stored.planned_price = None
         stored.wake_s = INFINITY
+        stored.claim = self.claim.hex()
         stored.silent_bytes_per_s = stored.issued_bytes_per_s = 0
         if self.answer is not None:
             stored.answer = twin_of(self.answer)
@@ -214,6 +215,7 @@ class Job(_Record, kw_only=True):
         """The record that `to_bytes` wrote. Unknown keys of a newer writer are dropped."""
         stored = _READER.decode(raw)
         values = {name: getattr(stored, name) for name in _STORED}
+        values["claim"] = bytes.fromhex(stored.claim)
         answer = bytes(stored.answer)
         values["answer"] = _ANSWER.validate_json(answer) if answer else None
         return cls(**values)
@@ -227,7 +229,7 @@ _ANSWER: TypeAdapter[AnyAnswer] = TypeAdapter(AnyAnswer)
 
 def _reader() -> msgspec.json.Decoder[Any]:
     """Reads what was stored of a job; its answer stays text, because msgspec knows no union of dataclasses."""
-    hints = get_type_hints(Job)
+    hints = get_type_hints(Job) | {"claim": str}
     fields = [
         (known.name, hints[known.name], _default_of(known))
         for known in msgspec.structs.fields(Job)

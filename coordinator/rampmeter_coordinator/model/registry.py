@@ -40,7 +40,7 @@ class Registry:
         if job is None:
             return None if self._has_room(now_s) else _too_many(self._state.config.max_jobs)
         newer = request.attempt > job.attempt
-        same = request.attempt == job.attempt and request.claim == job.claim
+        same = request.attempt == job.attempt and request.claim == job.claim.hex()
         return None if newer or same else stale(job.attempt)
 
     def register(self, request: Register, now_s: float) -> Job:
@@ -64,7 +64,7 @@ class Registry:
             uid=request.job_uid,
             name=request.name,
             attempt=request.attempt,
-            claim=request.claim,
+            claim=bytes.fromhex(request.claim),
             num_gpus=request.num_gpus,
             registered_s=now_s,
             plan=self._blank_plan,
@@ -87,7 +87,7 @@ class Registry:
         self._state.let_go(job)
         self._state.unsettled = True
         job.ended_fence = job.queued_since_s = None
-        job.attempt, job.claim, job.registered_s = request.attempt, request.claim, now_s
+        job.attempt, job.claim, job.registered_s = request.attempt, bytes.fromhex(request.claim), now_s
         job.seq = job.answered_seq = job.num_not_ready = job.num_false_alarms = 0
         job.save_since_s, job.notice_served = None, False
         job.answer, job.contact_s, job.snapshot_s = None, None, None
@@ -97,7 +97,7 @@ class Registry:
     def _take_figures(job: Job, request: Register) -> None:
         job.name, job.num_gpus, job.synchronous = request.name, request.num_gpus, request.synchronous
         job.tenant = request.tenant
-        job.mtbf_s, job.restart_s = request.mtbf_s, request.restart_s
+        job.mtbf_s = request.mtbf_s
         job.interval_min_s, job.interval_max_s = request.interval_min_s, request.interval_max_s
         if job.num_committed == 0:  # cold start; what was measured is never overwritten by what is believed
             job.num_bytes = request.num_bytes

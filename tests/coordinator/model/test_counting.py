@@ -19,7 +19,7 @@ def make_job(*offers: tuple[int, int, float], safe: tuple[tuple[int, int], ...] 
         uid="a",
         name="a",
         attempt=1,
-        claim="0" * 32,
+        claim=bytes(16),
         num_gpus=1,
         registered_s=0.0,
         plan=blank_plan(POOL),

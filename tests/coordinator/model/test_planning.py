@@ -20,7 +20,7 @@ def make_job(**changes: object) -> Job:
         uid="a",
         name="a",
         attempt=1,
-        claim="0" * 32,
+        claim=bytes(16),
         num_gpus=256,
         registered_s=0.0,
         plan=planning.blank_plan(POOL),

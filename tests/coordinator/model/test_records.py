@@ -119,7 +119,7 @@ def test_records_of_the_first_release_can_be_read() -> None:
         uid=f"{1:032x}",
         name="job-1",
         attempt=1,
-        claim=f"{1:032x}",
+        claim=bytes(15) + b"\1",
         num_gpus=8,
         registered_s=1000.0,
         plan=plan,

@@ -13,7 +13,7 @@ from support.answers import plan
 POOL = PoolConfig(name="lustre", capacity_bytes_per_s=10**9)
 OFFSET = ClockOffset(earlier_s=4995.0, later_s=5000.2)
 DURATIONS = {
-    Job: {"mtbf_s", "restart_s", "interval_min_s", "interval_max_s"},
+    Job: {"mtbf_s", "interval_min_s", "interval_max_s"},
     SafeOffer: {"after_s", "for_s"},
     Lease: {"throttled_s", "blocked_s", "busy_s"},
     Learned: {"stall_s", "write_s", "at_work_s", "lead_s"},
@@ -38,7 +38,7 @@ def a_job():
         uid="0" * 32,
         name="run7",
         attempt=1,
-        claim="1" * 32,
+        claim=bytes(16),
         num_gpus=8,
         registered_s=90.0,
         plan=plan(),
