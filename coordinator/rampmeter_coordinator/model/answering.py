@@ -3,6 +3,7 @@
 Every answer goes out through here, so that what is counted and what is said cannot differ.
 """
 
+from rampmeter.core.fields import MAX_SECONDS
 from rampmeter.core.messages import Gone, Grant, Kind, LeaseState, RateReason, Wait, WaitReason
 from rampmeter_coordinator.model import counting
 from rampmeter_coordinator.model.rates import Rates
@@ -50,7 +51,7 @@ class Answering:
             bytes_per_s=rate,
             ttl_s=ttl_s,
             reason=reason,
-            start_within_s=None if lease.ready_by_s is None else max(0.0, lease.ready_by_s - now_s),
+            start_within_s=None if lease.ready_by_s is None else _sayable(lease.ready_by_s - now_s),
             max_streams=state.config.max_streams,
             plan=self._registry.plan_for(job, now_s),
         )
@@ -101,7 +102,7 @@ class Answering:
             confirm=self.needs_contact(job, now_s),
             retry_after_s=retry_s,
             reason=reason,
-            eta_s=eta_s,
+            eta_s=None if eta_s is None else _sayable(eta_s),
             fits_bytes=fits_bytes,
             plan=self._registry.plan_for(job, now_s),
         )
@@ -117,3 +118,8 @@ class Answering:
             plan=self._registry.plan_for(job, now_s),
         )
         self._state.reply(job, answer, received_s, now_s)
+
+
+def _sayable(duration_s: float) -> float:
+    """Within the bounds of the wire: twice the longest lead time is not, and no agent would take in the answer."""
+    return min(max(0.0, duration_s), MAX_SECONDS)
