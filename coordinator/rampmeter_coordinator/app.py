@@ -51,6 +51,7 @@ def create_app(settings: Settings, *, url: str = "", clock: Clock | None = None)
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
     )
     for router in (messages.router, reads.router, health.router, page.router):
         app.router.routes.extend(router.routes)  # include_router would hide their templates from the metrics

@@ -109,6 +109,8 @@ def test_routes_and_methods_that_are_not_there_are_problems(client):
     """404 and 405 are problem JSON too; 405 says what is allowed."""
     for method, path, status, reason in (
         ("GET", "/nothing", 404, "not_found"),
+        ("POST", "/v1/pools/default/slots/", 404, "not_found"),
+        ("GET", "/v1/pools/", 404, "not_found"),
         ("POST", "/v1/pools/nothing/slots", 422, "bad_request"),
         ("GET", "/v1/pools/nothing", 404, "unknown_pool"),
         ("GET", "/v1/pools/nothing/jobs", 404, "unknown_pool"),
