@@ -7,7 +7,8 @@ from rampmeter_coordinator.model.records import Job, Lease, Waiter
 from support.answers import plan
 
 NOW = 100_000.0
-_JOB_FIELDS = ("num_gpus", "mtbf_s", "synchronous", "snapshot_s", "learned", "save_since_s", "tenant")
+FIGURES = ("stall_s", "write_s", "lead_s")
+_JOB_FIELDS = ("num_gpus", "mtbf_s", "synchronous", "snapshot_s", "save_since_s", "tenant", *FIGURES)
 
 
 def job(name: str, *, interval_s: float = 100.0, **figures: Any) -> Job:

@@ -308,7 +308,7 @@ class Leasing:
 
 def _waiter(job: Job, request: SlotRequest, since_s: float, now_s: float) -> Waiter:
     known_since_s = job.registered_s if job.snapshot_s is None else job.snapshot_s
-    ready_in_s = (job.learned.lead_s or 1.0) if request.ready_in_s is None else request.ready_in_s
+    ready_in_s = (job.lead_s or 1.0) if request.ready_in_s is None else request.ready_in_s
     return Waiter(
         since_s=since_s,
         unsaved_since_s=known_since_s if request.age_s is None else now_s - request.age_s,

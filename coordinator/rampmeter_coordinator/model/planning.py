@@ -32,9 +32,8 @@ def cost_of(job: Job) -> float:
     A user's wish for a shorter interval is taken as a smaller C: at price 0 the wish is kept, and when storage is
     scarce its job gives way like all others.
     """
-    learned = job.learned
-    stall_s = DEFAULT_STALL_S if learned.stall_s is None else learned.stall_s
-    write_s = learned.write_s if job.synchronous or learned.at_work_s is None else learned.at_work_s
+    stall_s = DEFAULT_STALL_S if job.stall_s is None else job.stall_s
+    write_s = job.write_s if job.synchronous or job.at_work_s is None else job.at_work_s
     cost_s = formulas.cost(stall_s, write_s or 0.0, formulas.DEFAULT_EPS, synchronous=job.synchronous)
     if job.interval_max_s is None:
         return cost_s
@@ -53,7 +52,7 @@ def demand_of(job: Job) -> Demand:
         num_gpus=job.num_gpus,
         cost_s=cost_of(job),
         mtbf_s=mtbf_of(job),
-        write_s=job.learned.write_s or 0.0,
+        write_s=job.write_s or 0.0,
         minimum_s=job.interval_min_s,
     )
 

@@ -80,7 +80,7 @@ def pays_to_give_up(
         return False
     idle_gpus = _idle_gpus(save, now_s)
     written = _lease(save).done_bytes
-    lost_s = bidding.service_s(written, most, budget_bytes_per_s) + (save.learned.lead_s or 0.0) + ARM_AHEAD_S
+    lost_s = bidding.service_s(written, most, budget_bytes_per_s) + (save.lead_s or 0.0) + ARM_AHEAD_S
     give_up = idle_gpus * lost_s + price_gpu_s_per_byte * written
     pause = idle_gpus * sum(_left_s(read, budget_bytes_per_s) for read in reads)
     wait = sum(read.num_gpus for read in reads) * _left_s(save, budget_bytes_per_s)

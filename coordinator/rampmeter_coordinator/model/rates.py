@@ -214,7 +214,7 @@ def _written(lease: Lease, rate: int, now_s: float) -> float:
 
 def lead_of(job: Job, waiter: Waiter) -> float:
     """Seconds from grant to first byte: what the job forecasts, or what was measured where that is longer."""
-    return 0.0 if in_hand(waiter) else max(waiter.ready_in_s, job.learned.lead_s or 0.0)
+    return 0.0 if in_hand(waiter) else max(waiter.ready_in_s, job.lead_s or 0.0)
 
 
 def in_hand(waiter: Waiter) -> bool:

@@ -125,16 +125,6 @@ class Held(_Record, kw_only=True):
     until_s: float
 
 
-class Learned(_Record, kw_only=True):
-    """Smoothed samples of committed saves; None until there is one."""
-
-    stall_s: float | None = None
-    write_s: float | None = None
-    at_work_s: float | None = None
-    """Of the write time what was not spent asleep for the lease's sake: our own queue must not lengthen intervals."""
-    lead_s: float | None = None
-
-
 class Job(_Record, kw_only=True):
     """One job, its newest attempt and what older ones may still use."""
 
@@ -163,7 +153,12 @@ class Job(_Record, kw_only=True):
     """The safe rates that it may believe in; empty = that of `plan`, its newest, which it has confirmed."""
     old_shares: tuple[OldShare, ...] = ()
     lease: Lease | None = None
-    learned: Learned = field(default_factory=Learned)
+    stall_s: float | None = None
+    write_s: float | None = None
+    """Smoothed samples of committed saves, as the next two; until there is one, what the user believes."""
+    at_work_s: float | None = None
+    """Of the write time what was not spent asleep for the lease's sake: our own queue must not lengthen intervals."""
+    lead_s: float | None = None
     step: int = 0
     committed_step: int | None = None
     snapshot_s: float | None = None
@@ -215,6 +210,7 @@ class Job(_Record, kw_only=True):
         """The record that `to_bytes` wrote. Unknown keys of a newer writer are dropped."""
         stored = _READER.decode(raw)
         values = {name: getattr(stored, name) for name in _STORED}
+        values |= {name: figure for name, figure in stored.learned.items() if name in _STORED}
         values["claim"] = bytes.fromhex(stored.claim)
         answer = bytes(stored.answer)
         values["answer"] = _ANSWER.validate_json(answer) if answer else None
@@ -235,7 +231,11 @@ def _reader() -> msgspec.json.Decoder[Any]:
         for known in msgspec.structs.fields(Job)
         if known.name in _STORED and known.name != "answer"
     ]
-    return msgspec.json.Decoder(msgspec.defstruct("Stored", [*fields, ("answer", Raw, Raw())], kw_only=True))
+    more: list[Any] = [("answer", Raw, Raw())]
+    more.append(
+        ("learned", dict[str, float | None], field(default_factory=dict))
+    )  # figures, of the first release
+    return msgspec.json.Decoder(msgspec.defstruct("Stored", [*fields, *more], kw_only=True))
 
 
 def _default_of(known: msgspec.structs.FieldInfo) -> Any:

@@ -101,7 +101,7 @@ class Registry:
         job.interval_min_s, job.interval_max_s = request.interval_min_s, request.interval_max_s
         if job.num_committed == 0:  # cold start; what was measured is never overwritten by what is believed
             job.num_bytes = request.num_bytes
-            job.learned.stall_s, job.learned.write_s = request.stall_s, request.write_s
+            job.stall_s, job.write_s = request.stall_s, request.write_s
 
     def _has_room(self, now_s: float) -> bool:
         jobs = self._state.jobs
@@ -174,14 +174,13 @@ class Registry:
         job.committed_step = request.step
         job.step = max(job.step, request.step or 0)
         job.snapshot_s = now_s - (request.write_s or 0.0)
-        learned = job.learned
         weight = WEIGHT_OF_NEW if job.num_committed else 1.0  # the first one replaces what was believed
         job.num_committed += 1
-        learned.stall_s = _smoothed(learned.stall_s, request.stall_s, weight)
-        learned.write_s = _smoothed(learned.write_s, request.write_s, weight)
+        job.stall_s = _smoothed(job.stall_s, request.stall_s, weight)
+        job.write_s = _smoothed(job.write_s, request.write_s, weight)
         at_work_s = None if request.write_s is None else max(0.0, request.write_s - request.throttled_s)
-        learned.at_work_s = _smoothed(learned.at_work_s, at_work_s, weight)
-        learned.lead_s = _smoothed(learned.lead_s, request.lead_s, weight)
+        job.at_work_s = _smoothed(job.at_work_s, at_work_s, weight)
+        job.lead_s = _smoothed(job.lead_s, request.lead_s, weight)
         self._market.figures_changed(job, before)
 
     def finished(self, job: Job) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rampmeter.core import interval
 from rampmeter.core.messages import Kind
 from rampmeter_coordinator.model import bidding
-from rampmeter_coordinator.model.records import Job, Learned
+from rampmeter_coordinator.model.records import Job
 from support.records import NOW, waiting
 
 BUDGET = 1000
@@ -87,9 +87,9 @@ def test_a_bid_is_what_a_byte_written_now_is_worth() -> None:
 
 def test_the_cost_of_a_save_contains_the_steps_slowed_down_by_its_write() -> None:
     """C = stall + eps W: 1 s + 0.02 x 25 s; a synchronous job's is all of its write time."""
-    learned = Learned(stall_s=1.0, write_s=25.0)
-    assert bid(waiting("a", age_s=120.0, learned=learned)) == pytest.approx(8.0 * (2.0 - 1.5) / 10_000)
-    slow = waiting("a", age_s=600.0, learned=learned, synchronous=True)
+    learned = {"stall_s": 1.0, "write_s": 25.0}
+    assert bid(waiting("a", age_s=120.0, **learned)) == pytest.approx(8.0 * (2.0 - 1.5) / 10_000)
+    slow = waiting("a", age_s=600.0, **learned, synchronous=True)
     assert bid(slow) == pytest.approx(8.0 * (50.0 - 25.0) / 10_000)
 
 

@@ -27,7 +27,7 @@ def make_job(**changes: object) -> Job:
         num_bytes=1_400_000_000_000,
         mtbf_s=32_400.0,
     )
-    job.learned.stall_s = 1.5
+    job.stall_s = 1.5
     for name, value in changes.items():
         setattr(job, name, value)
     return job
@@ -53,7 +53,7 @@ def test_inside_the_dead_band_nothing_new_is_sent(factor: float) -> None:
     """An interval that changes by less than a factor 1.2 stays the same object."""
     job = make_job()
     plan = plan_of(job)
-    job.learned.stall_s = 1.5 * factor**2
+    job.stall_s = 1.5 * factor**2
     assert plan_of(job) is plan
 
 
@@ -62,7 +62,7 @@ def test_outside_the_dead_band_a_new_plan_is_made(factor: float) -> None:
     """The next number, and the phase offset scaled along."""
     job = make_job()
     job.plan = dataclasses.replace(plan_of(job), phase_offset_s=100.0)
-    job.learned.stall_s = 1.5 * factor**2
+    job.stall_s = 1.5 * factor**2
     plan = plan_of(job)
     assert plan.number == 2
     assert plan.interval_s == pytest.approx(311.77 * factor, rel=1e-4)
@@ -104,7 +104,7 @@ def test_a_minimum_is_hard_and_the_write_floor_too() -> None:
     job = make_job(interval_min_s=900.0)
     plan = plan_of(job)
     assert (plan.interval_s, plan.reason) == (900.0, PlanReason.MINIMUM)
-    job.learned.write_s = 1000.0
+    job.write_s = 1000.0
     plan = plan_of(job)
     assert (plan.interval_s, plan.reason) == (1250.0, PlanReason.WRITE_FLOOR)
 
@@ -112,7 +112,7 @@ def test_a_minimum_is_hard_and_the_write_floor_too() -> None:
 def test_a_job_that_says_nothing_still_has_a_plan() -> None:
     """Unknown bytes, stall and M: the priors, a safe rate of 0."""
     job = make_job(num_bytes=None, mtbf_s=None)
-    job.learned.stall_s = None
+    job.stall_s = None
     plan = plan_of(job, PRICE)
     assert plan.interval_s == pytest.approx(interval.period(1.0, interval.prior_mtbf(256)))
     assert plan.safe_bytes_per_s == 0
@@ -121,7 +121,7 @@ def test_a_job_that_says_nothing_still_has_a_plan() -> None:
 def test_a_synchronous_job_pays_with_its_write_time() -> None:
     """C is the measured write time, not the stall."""
     job = make_job(synchronous=True)
-    job.learned.write_s = 15.0
+    job.write_s = 15.0
     assert plan_of(job).interval_s == pytest.approx(985.9, abs=0.05)
 
 

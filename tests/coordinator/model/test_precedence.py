@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rampmeter.core.messages import Kind
 from rampmeter_coordinator.model import precedence
-from rampmeter_coordinator.model.records import Job, Learned
+from rampmeter_coordinator.model.records import Job
 from support.records import NOW, holding, waiting
 
 BUDGET = 1000
@@ -135,7 +135,7 @@ def test_a_save_is_not_given_up_for_a_short_read() -> None:
 def test_a_save_that_was_armed_for_the_end_of_a_read_is_not_given_up_for_it() -> None:
     """It has nothing to lose but its start: it was granted a second before its room, and would be again and again."""
     assert not gives_up(save("w", synchronous=True), read("r", num_bytes=900))
-    slow = save("w", synchronous=True, learned=Learned(lead_s=8.0))
+    slow = save("w", synchronous=True, lead_s=8.0)
     assert not gives_up(slow, read("r", num_bytes=8900))
     assert gives_up(slow, read("r", num_bytes=10_000))
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rampmeter.core.messages import Gone, GoneReason, Grant, Noted, Outcome, Plan, PlanReason, RefusalReason
 from rampmeter_coordinator.model.commands import Refusal, Tick
 from rampmeter_coordinator.model.ledger import Ledger
-from rampmeter_coordinator.model.records import INFINITY, Job, Learned, SafeOffer
+from rampmeter_coordinator.model.records import INFINITY, Job, SafeOffer
 from support.desk import POOL, Desk
 
 T = 1000.0
@@ -132,7 +132,7 @@ def test_records_of_the_first_release_can_be_read() -> None:
         answer=Noted(seq=4, held_s=0.0, confirm=False),
         contact_s=1000.0,
         safe_offers=(SafeOffer(seq=1, number=1, bytes_per_s=147, after_s=90.0, for_s=14400.0),),
-        learned=Learned(stall_s=1.0),
+        stall_s=1.0,
         step=1,
         ended_reason=GoneReason.EXPIRED,
     )

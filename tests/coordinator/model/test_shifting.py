@@ -6,17 +6,16 @@ import pytest
 from rampmeter.core.messages import Fence, Grant, Kind, LeaseState, RateReason
 from rampmeter_coordinator.model import counting, records
 from rampmeter_coordinator.model.pool import PoolConfig
-from rampmeter_coordinator.model.records import Job, Learned, Lease, Offer, OldShare, SafeOffer
+from rampmeter_coordinator.model.records import Job, Lease, Offer, OldShare, SafeOffer
 from rampmeter_coordinator.model.shifting import EARLIER, LATER, ClockOffset, shift, shift_records
 from support.answers import plan
 
 POOL = PoolConfig(name="lustre", capacity_bytes_per_s=10**9)
 OFFSET = ClockOffset(earlier_s=4995.0, later_s=5000.2)
 DURATIONS = {
-    Job: {"mtbf_s", "interval_min_s", "interval_max_s"},
+    Job: {"mtbf_s", "interval_min_s", "interval_max_s", "stall_s", "write_s", "at_work_s", "lead_s"},
     SafeOffer: {"after_s", "for_s"},
     Lease: {"throttled_s", "blocked_s", "busy_s"},
-    Learned: {"stall_s", "write_s", "at_work_s", "lead_s"},
 }
 NOT_STORED = {"wake_s"}
 
