@@ -3,7 +3,7 @@
 from typing import Any
 
 from rampmeter.core.messages import Fence, Kind, LeaseState, RateReason, WaitReason
-from rampmeter_coordinator.model.records import Job, Lease, Waiter
+from rampmeter_coordinator.model.records import Job, Lease, Planned, Waiter
 from support.answers import plan
 
 NOW = 100_000.0
@@ -19,9 +19,15 @@ def job(name: str, *, interval_s: float = 100.0, **figures: Any) -> Job:
         name=name,
         attempt=1,
         claim=bytes(16),
-        plan=plan(interval_s=interval_s, request_after_s=84.9),
+        plan=planned(interval_s=interval_s, request_after_s=84.9),
         **(defaults | figures),
     )
+
+
+def planned(**more: Any) -> Planned:
+    """A plan as the ledger remembers it."""
+    said = plan(**more)
+    return Planned(**{name: getattr(said, name) for name in Planned.__struct_fields__})
 
 
 def waiting(name: str, *, age_s: float = 90.0, interval_s: float = 100.0, **more: Any) -> Job:

@@ -10,7 +10,7 @@ import math
 from rampmeter.core.messages import MARGIN_S, Kind, Plan
 from rampmeter_coordinator.model.pool import QUEUE_MEMORY_S, START_WITHIN_S, PoolConfig
 from rampmeter_coordinator.model.progress import Progress
-from rampmeter_coordinator.model.records import Job, OldShare, SafeOffer
+from rampmeter_coordinator.model.records import Job, OldShare, Planned, SafeOffer
 
 ANSWER_ON_ITS_WAY_S = 60.0
 """An answer that we sent may reach the agent this much later at most: longer than any client time-out."""
@@ -71,7 +71,7 @@ def issued_safe(job: Job) -> int:
     return max(offer.bytes_per_s for offer in offers) if offers else job.plan.safe_bytes_per_s
 
 
-def safe_offer(seq: int, plan: Plan) -> SafeOffer:
+def safe_offer(seq: int, plan: Plan | Planned) -> SafeOffer:
     """The safe rate of `plan`, sent with the answer to `seq`."""
     return SafeOffer(
         seq=seq,

@@ -4,7 +4,7 @@ A plan is a forecast, never a permission: the lease decides who writes. The sum 
 tenth of the budget free, so a newcomer may get less than its share at first and the rest with a later heartbeat.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from rampmeter.core import interval as formulas
 from rampmeter.core.fields import MAX_SECONDS
@@ -12,7 +12,7 @@ from rampmeter.core.messages import Plan, PlanReason
 from rampmeter_coordinator.model import counting
 from rampmeter_coordinator.model.pool import HEARTBEAT_S, PoolConfig
 from rampmeter_coordinator.model.pricing import Demand
-from rampmeter_coordinator.model.records import Job
+from rampmeter_coordinator.model.records import Job, Planned
 
 DEFAULT_STALL_S = 1.0
 """Believed stall of a job that never saved and gave none."""
@@ -77,9 +77,9 @@ def chosen_interval(job: Job, demand: Demand, price: float) -> tuple[float, Plan
     return min(interval_s, MAX_SECONDS), reason
 
 
-def blank_plan(config: PoolConfig) -> Plan:
+def blank_plan(config: PoolConfig) -> Planned:
     """The plan number 0 of a job that has none yet; `replanned` makes the first one of it."""
-    return Plan(
+    return Planned(
         number=0,
         interval_s=formulas.MIN_INTERVAL_S,
         phase_offset_s=0.0,
@@ -87,13 +87,28 @@ def blank_plan(config: PoolConfig) -> Plan:
         safe_bytes_per_s=0,
         safe_after_s=config.safe_after_s,
         safe_for_s=config.safe_for_s,
-        heartbeat_s=HEARTBEAT_S,
         reason=PlanReason.OWN_PERIOD,
         price_gpu_s_per_byte=0.0,
     )
 
 
-def replanned(job: Job, price: float, safe_room_bytes_per_s: int, config: PoolConfig) -> Plan:
+def told(plan: Planned) -> Plan:
+    """The plan as the job is told it."""
+    return Plan(
+        number=plan.number,
+        interval_s=plan.interval_s,
+        phase_offset_s=plan.phase_offset_s,
+        request_after_s=plan.request_after_s,
+        safe_bytes_per_s=plan.safe_bytes_per_s,
+        safe_after_s=plan.safe_after_s,
+        safe_for_s=plan.safe_for_s,
+        heartbeat_s=HEARTBEAT_S,
+        reason=plan.reason,
+        price_gpu_s_per_byte=plan.price_gpu_s_per_byte,
+    )
+
+
+def replanned(job: Job, price: float, safe_room_bytes_per_s: int, config: PoolConfig) -> Planned:
     """The job's plan under new figures; the same object where nothing that matters has changed.
 
     `safe_room_bytes_per_s` bounds its safe rate, so that the sum of all that are issued leaves room to start.

@@ -19,7 +19,7 @@ from rampmeter.core.messages import (
     Kind,
     LeaseState,
     Noted,
-    Plan,
+    PlanReason,
     RateReason,
     WaitReason,
 )
@@ -125,6 +125,20 @@ class Held(_Record, kw_only=True):
     until_s: float
 
 
+class Planned(Struct, frozen=True, gc=False, kw_only=True):
+    """The newest plan of a job: what the wire's Plan says, but for what is the same for all jobs."""
+
+    number: int
+    interval_s: float
+    phase_offset_s: float
+    request_after_s: float
+    safe_bytes_per_s: int
+    safe_after_s: float
+    safe_for_s: float
+    reason: PlanReason
+    price_gpu_s_per_byte: float
+
+
 class Job(_Record, kw_only=True):
     """One job, its newest attempt and what older ones may still use."""
 
@@ -135,7 +149,7 @@ class Job(_Record, kw_only=True):
     """The nonce that the wire and the stored record write as hex digits."""
     num_gpus: int
     registered_s: float
-    plan: Plan
+    plan: Planned
     tenant: str | None = None
     num_bytes: int | None = None
     mtbf_s: float | None = None

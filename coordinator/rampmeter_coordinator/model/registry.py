@@ -3,8 +3,9 @@
 A job is known by its uid; a newer attempt fences the older. Grants nothing.
 """
 
-from dataclasses import replace
 from itertools import islice
+
+from msgspec.structs import replace
 
 from rampmeter.core import phase
 from rampmeter.core.messages import Heartbeat, Kind, Outcome, Plan, RefusalReason, Register, Release
@@ -133,7 +134,7 @@ class Registry:
         may_get_more = job.wants_more_safe and state.has_safe_room and not state.in_grace
         if job.planned_price != market.price or may_get_more or state.issued_too_much:
             self._replan(job, state.safe_room_for(job, only_as_before=state.in_grace), now_s)
-        return job.plan if job.safe_offers else None
+        return planning.told(job.plan) if job.safe_offers else None
 
     def _replan(self, job: Job, room_bytes_per_s: int, now_s: float) -> None:
         before = job.plan

@@ -72,7 +72,7 @@ class Viewing:
             num_bytes=job.num_bytes,
             tenant=job.tenant,
             enforced=self._state.enforces(job),
-            plan=job.plan,
+            plan=planning.told(job.plan),
             contact_age_s=max(0.0, now_s - heard_s),
             counted_bytes_per_s=counting.counted(job, self._state.config, now_s),
             waiting_for_s=None if waits_since_s is None else now_s - waits_since_s,

@@ -1,8 +1,7 @@
 """What one job may be using at most."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from rampmeter.core.messages import Fence, Kind, LeaseState, Noted, RateReason
 from rampmeter_coordinator.model import counting

@@ -1,14 +1,15 @@
 """What a job is told: interval, safe rate, reason, and what is not worth telling."""
 
-import dataclasses
-
 import pytest
+from msgspec.structs import replace
 
 from rampmeter.core import interval
-from rampmeter.core.messages import Plan, PlanReason
+from rampmeter.core.messages import PlanReason
 from rampmeter_coordinator.model import planning
 from rampmeter_coordinator.model.pool import PoolConfig
-from rampmeter_coordinator.model.records import Job
+from rampmeter_coordinator.model.records import Job, Planned
+from support.answers import plan
+from support.records import planned
 
 POOL = PoolConfig(name="pool", capacity_bytes_per_s=10**11)
 PRICE = 3.4294e-8
@@ -33,7 +34,7 @@ def make_job(**changes: object) -> Job:
     return job
 
 
-def plan_of(job: Job, price: float = 0.0, room: int = 10**12, config: PoolConfig = POOL) -> Plan:
+def plan_of(job: Job, price: float = 0.0, room: int = 10**12, config: PoolConfig = POOL) -> Planned:
     """The plan under a price, kept as the job's newest."""
     job.plan = planning.replanned(job, price, room, config)
     return job.plan
@@ -61,7 +62,7 @@ def test_inside_the_dead_band_nothing_new_is_sent(factor: float) -> None:
 def test_outside_the_dead_band_a_new_plan_is_made(factor: float) -> None:
     """The next number, and the phase offset scaled along."""
     job = make_job()
-    job.plan = dataclasses.replace(plan_of(job), phase_offset_s=100.0)
+    job.plan = replace(plan_of(job), phase_offset_s=100.0)
     job.stall_s = 1.5 * factor**2
     plan = plan_of(job)
     assert plan.number == 2
@@ -131,6 +132,11 @@ def test_lost_after_three_intervals_and_ten_minutes() -> None:
     plan_of(job)
     assert not planning.is_lost(job, 935.0)
     assert planning.is_lost(job, 936.0)
-    job.plan = dataclasses.replace(job.plan, interval_s=10.0)
+    job.plan = replace(job.plan, interval_s=10.0)
     assert not planning.is_lost(job, 600.0)
     assert planning.is_lost(job, 600.1)
+
+
+def test_a_job_is_told_all_of_its_plan() -> None:
+    """What the record leaves out of a plan is the same for all."""
+    assert planning.told(planned(number=3, phase_offset_s=7.0)) == plan(number=3, phase_offset_s=7.0)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rampmeter.core.messages import Gone, GoneReason, Grant, Noted, Outcome, Plan, PlanReason, RefusalReason
+from rampmeter.core.messages import Gone, GoneReason, Grant, Noted, Outcome, PlanReason, RefusalReason
 from rampmeter_coordinator.model.commands import Refusal, Tick
 from rampmeter_coordinator.model.ledger import Ledger
-from rampmeter_coordinator.model.records import INFINITY, Job, SafeOffer
+from rampmeter_coordinator.model.records import INFINITY, Job, Planned, SafeOffer
 from support.desk import POOL, Desk
 
 T = 1000.0
@@ -103,7 +103,7 @@ FIRST_FORM = (
 
 def test_records_of_the_first_release_can_be_read() -> None:
     """What the first coordinator wrote means the same today."""
-    plan = Plan(
+    plan = Planned(
         number=1,
         interval_s=84.85,
         phase_offset_s=27.5,
@@ -111,7 +111,6 @@ def test_records_of_the_first_release_can_be_read() -> None:
         safe_bytes_per_s=147,
         safe_after_s=90.0,
         safe_for_s=14400.0,
-        heartbeat_s=15.0,
         reason=PlanReason.OWN_PERIOD,
         price_gpu_s_per_byte=0.0,
     )

@@ -6,15 +6,16 @@ import pytest
 from rampmeter.core.messages import Fence, Grant, Kind, LeaseState, RateReason
 from rampmeter_coordinator.model import counting, records
 from rampmeter_coordinator.model.pool import PoolConfig
-from rampmeter_coordinator.model.records import Job, Lease, Offer, OldShare, SafeOffer
+from rampmeter_coordinator.model.records import Job, Lease, Offer, OldShare, Planned, SafeOffer
 from rampmeter_coordinator.model.shifting import EARLIER, LATER, ClockOffset, shift, shift_records
-from support.answers import plan
+from support.records import planned
 
 POOL = PoolConfig(name="lustre", capacity_bytes_per_s=10**9)
 OFFSET = ClockOffset(earlier_s=4995.0, later_s=5000.2)
 DURATIONS = {
     Job: {"mtbf_s", "interval_min_s", "interval_max_s", "stall_s", "write_s", "at_work_s", "lead_s"},
     SafeOffer: {"after_s", "for_s"},
+    Planned: {"interval_s", "phase_offset_s", "request_after_s", "safe_after_s", "safe_for_s"},
     Lease: {"throttled_s", "blocked_s", "busy_s"},
 }
 NOT_STORED = {"wake_s"}
@@ -40,12 +41,12 @@ def a_job():
         claim=bytes(16),
         num_gpus=8,
         registered_s=90.0,
-        plan=plan(),
+        plan=planned(),
         lease=lease,
         answered_s=105.0,
         answered_received_s=104.5,
         contact_s=99.0,
-        safe_offers=(counting.safe_offer(4, plan()),),
+        safe_offers=(counting.safe_offer(4, planned()),),
         old_shares=(OldShare(bytes_per_s=7, until_s=120.0),),
         snapshot_s=95.0,
     )
