@@ -42,11 +42,7 @@ DEGRADING = (
 )
 HANGING = (
     Promise(name="in use again, s", figure=lambda result: result.reused_s, bound=60.0),
-    Promise(
-        name="revoked late, s",
-        figure=lambda result: result.revoked_s - result.due_s - result.reused_s,
-        bound=0.0,
-    ),
+    Promise(name="revoked late, s", figure=lambda result: result.revoked_s - result.due_s, bound=0.0),
 )
 
 

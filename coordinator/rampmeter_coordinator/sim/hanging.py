@@ -25,14 +25,19 @@ MOST_OF_IT = 0.75
 """The share is back in use when others write this much of it beside what they wrote before."""
 
 
+RENEWALS_S = 15.0
+SEEN_AFTER_S = 10.5
+"""Two renewals: so long it takes until somebody who starts is known to write."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangingResult:
     """What an outside observer saw. Seconds from the hang on, infinite where it never happened.
 
     reused_s    until the others together may write, and do, nearly all that storage carries
     revoked_s   until the writer's lease was taken back
-    due_s       when that was to happen: max(60 s, 3 x what the rest of its bytes would have taken), and three renewals;
-                time in which nobody else writes is not counted, so as much as `reused_s` later
+    due_s       when that was to happen at the latest: after max(60 s, 3 x what the rest of its bytes would have taken)
+                and three renewals, in which others were seen to write
     least_cap   smallest cap over its ceiling from the hang on: a hung writer is no slow storage
     """
 
@@ -55,8 +60,11 @@ class Hanging:
         self.jobs = crowd(self.world, num_writers, 6 * num_writers + 8, rng, seed=seed)
         self.reused_s = self.revoked_s = math.inf
         self._due_s = 0.0
+        self._others_since_s = math.inf
         self._least_cap = 1.0
         self._hung: tuple[Job, Stream, float] | None = None
+        self._share = 0.0
+        self._fence: str | None = None
         self.world.at(START_S + HANG_S, self._hang)
         self.world.watchers.append(self._watch)
 
@@ -73,12 +81,12 @@ class Hanging:
             return
         job, stream = max(at_work, key=lambda pair: pair[1].allowed_bytes_per_s)
         left_s = (stream.num_bytes - stream.done_bytes) / stream.allowed_bytes_per_s
-        self._due_s = max(60.0, 3.0 * left_s) + 15.0
+        self._due_s = max(60.0, 3.0 * left_s) + RENEWALS_S
         self._hung = (job, stream, self.world.now_s)
         self._share, self._fence = stream.allowed_bytes_per_s, self._fence_of(job)
         job.hang()
 
-    def _watch(self, from_s: float, _: float) -> None:
+    def _watch(self, from_s: float, to_s: float) -> None:
         if self._hung is None:
             return
         job, hung, since_s = self._hung
@@ -88,6 +96,9 @@ class Hanging:
         others = sum(stream.rate_bytes_per_s for stream in storage.streams if stream is not hung)
         if others >= ceiling - (1.0 - MOST_OF_IT) * self._share:
             self.reused_s = min(self.reused_s, from_s - since_s)
+        self._others_since_s = min(self._others_since_s, from_s) if others else math.inf
+        if self.revoked_s == math.inf and from_s < self._others_since_s + SEEN_AFTER_S:
+            self._due_s += to_s - from_s
         if self._fence_of(job) != self._fence:
             self.revoked_s = min(self.revoked_s, from_s - since_s)
 

@@ -10,4 +10,4 @@ def test_the_share_of_a_hung_writer_is_in_use_within_a_minute(num_writers, seed)
     """The promise is for ten seeds each: `make soak`."""
     result = Hanging(num_writers, seed=seed).run()
     assert result.reused_s <= 60.0
-    assert 60.0 <= result.revoked_s <= result.due_s + result.reused_s
+    assert 60.0 <= result.revoked_s <= result.due_s
