@@ -4,8 +4,6 @@ No decision walks over all jobs: what silent jobs may use and what was issued as
 who hold a lease, a few, are looked at one by one. Decides nothing: `rates`, `queueing` and `registry` do.
 """
 
-from collections.abc import Mapping
-
 from rampmeter.core.messages import Kind
 from rampmeter_coordinator.model import counting
 from rampmeter_coordinator.model.capacity import Capacity
@@ -33,7 +31,8 @@ class Bandwidth:
         self.must_walk = False
         """Somebody may have to be granted, though no rate has changed."""
         self.capacity = Capacity(config.budget_bytes_per_s)
-        self._ceilings_before: Mapping[str, int] = {}
+        self._brought: dict[Kind, int] = {}
+        self._brought_until_s = 0.0
         self._silent_sum = 0
         self._issued_sum = 0
 
@@ -54,10 +53,17 @@ class Bandwidth:
         """What the storage sustains for this lane, as far as is known: B = cap / u."""
         return int(self.budget(lane) / self.config.utilisation)
 
-    def highest_ceiling(self, lane: Kind) -> int:
-        """The largest budget that leases of this lane may have been given under: ours, or that of the life before."""
+    def take_stock(self, now_s: float) -> None:
+        """Leases that no budget of this life gave: of other settings, or as holders told them after lost memory."""
+        self._brought = {
+            lane: sum(counting.leased(job, now_s) for job in self.holders(lane)) for lane in self.lanes
+        }
+        self._brought_until_s = max(map(counting.lease_until, self.live.values()), default=0.0)
+
+    def highest_ceiling(self, lane: Kind, now_s: float) -> int:
+        """The most that leases of this lane may have in sum: the budget, or what was there before it was in force."""
         ours = self.config.budget_bytes_per_s if lane is Kind.WRITE else self.config.read_budget_bytes_per_s
-        return max(ours, self._ceilings_before.get(lane, 0))
+        return max(ours, self._brought.get(lane, 0)) if now_s < self._brought_until_s else ours
 
     def learn(self, now_s: float) -> None:
         """Time goes on for the learned cap; a pool that is not at its ceiling probes for more."""

@@ -106,6 +106,7 @@ class Ledger:
         if state.in_grace and now_s >= state.grace_until_s:
             state.grace_until_s = 0.0
             state.unsettled = True
+            state.take_stock(now_s)
         state.learn(now_s)
         for job in due:
             self._leasing.time_passed(job, now_s)

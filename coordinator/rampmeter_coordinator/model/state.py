@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 
-from rampmeter.core.messages import AnyAnswer, Fence, Kind, Noted, Request
+from rampmeter.core.messages import AnyAnswer, Fence, Noted, Request
 from rampmeter_coordinator.model import counting
 from rampmeter_coordinator.model.bandwidth import Bandwidth
 from rampmeter_coordinator.model.capacity import Capacity
@@ -48,7 +48,6 @@ class PoolState(Bandwidth):
         """Take up what a store kept. In grace its times belong to another boot: what was held counts until its end."""
         kept = json.loads(meta)
         self._counts |= asdict(Totals(**kept["totals"]))
-        self._ceilings_before = kept.get("ceilings", {})
         self.capacity = Capacity.from_dict(kept.get("capacity", {}), self.config.budget_bytes_per_s)
         self.jobs = {job.uid: job for job in map(Job.from_bytes, records.values())}
         held = [(job.lease.granted_s, job) for job in self.jobs.values() if job.lease is not None]
@@ -66,6 +65,7 @@ class PoolState(Bandwidth):
                 counting.rebase(job, now_s, held_until_s)
                 self._dirty.add(job.uid)
             self.refresh(job, now_s)
+        self.take_stock(now_s)
         return list(self.jobs.values())
 
     def remove(self, job: Job) -> None:
@@ -86,7 +86,6 @@ class PoolState(Bandwidth):
             kept = {
                 "totals": self._counts,
                 "capacity": self.capacity.to_dict(),
-                "ceilings": {lane: self.highest_ceiling(lane) for lane in Kind},
             }
             self._meta_bytes = json.dumps(kept, separators=(",", ":")).encode()
         return self._meta_bytes

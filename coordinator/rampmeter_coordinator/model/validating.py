@@ -59,5 +59,5 @@ def _of_sums(state: PoolState, now_s: float) -> Iterator[str]:
         return
     for lane in state.lanes:
         leased = sum(counting.leased(job, now_s) for job in state.holders(lane))
-        if leased > state.highest_ceiling(lane):
+        if leased > state.highest_ceiling(lane, now_s):
             yield f"{lane} leases of {leased} bytes/s, above every budget that was in force"
