@@ -245,16 +245,18 @@ def _reader() -> msgspec.json.Decoder[Any]:
         for known in msgspec.structs.fields(Job)
         if known.name in _STORED and known.name != "answer"
     ]
-    more: list[Any] = [("answer", Raw, Raw())]
-    more.append(
-        ("learned", dict[str, float | None], field(default_factory=dict))
-    )  # figures, of the first release
+    more: list[Any] = [
+        ("answer", Raw, Raw()),
+        (
+            "learned",
+            dict[str, float | None],
+            field(default_factory=dict),
+        ),  # where the first release wrote figures
+    ]
     return msgspec.json.Decoder(msgspec.defstruct("Stored", [*fields, *more], kw_only=True))
 
 
 def _default_of(known: msgspec.structs.FieldInfo) -> Any:
-    if known.default_factory is not msgspec.NODEFAULT:
-        return field(default_factory=known.default_factory)
     return field() if known.default is msgspec.NODEFAULT else field(default=known.default)
 
 
