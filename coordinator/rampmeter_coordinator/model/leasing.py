@@ -179,9 +179,15 @@ class Leasing:
             self._make_room(now_s)
             self._speak(now_s)
         state.must_walk = False
-        self._queueing.serve(now_s)
-        if state.unsettled:  # somebody has started who may come before others: they are told in the same step
-            self._speak(now_s)
+        while True:
+            may_go_on = self._queueing.serve(now_s)
+            if not state.unsettled:
+                return
+            self._speak(
+                now_s
+            )  # somebody has started who may come before others: they are told in the same step
+            if not may_go_on:
+                return
 
     def _make_room(self, now_s: float) -> None:
         """On a shared budget: saves that are cheaper given up than finished while blocked reads wait."""

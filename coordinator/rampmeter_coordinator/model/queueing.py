@@ -16,7 +16,7 @@ from rampmeter_coordinator.model.answering import Answering
 from rampmeter_coordinator.model.arming import ARM_AHEAD_S, Outlook
 from rampmeter_coordinator.model.line import Line
 from rampmeter_coordinator.model.pool import HOLD_SLOT_S
-from rampmeter_coordinator.model.rates import Rates, lead_of
+from rampmeter_coordinator.model.rates import Rates, in_hand, lead_of
 from rampmeter_coordinator.model.records import Job, Waiter
 from rampmeter_coordinator.model.rescuing import Rescuing
 from rampmeter_coordinator.model.state import PoolState
@@ -40,13 +40,18 @@ Grant = Callable[[Job, Waiter, float], None]
 
 @dataclass(slots=True, kw_only=True)
 class _Look:
-    """What a walk along one queue has found so far: good for newcomers until something moves, or it is stale."""
+    """What a walk along one queue has found so far: good for newcomers until something moves, or it is stale.
+
+    num_idle   leases with their first byte in hand and no rate: enough of them keep the storage busy, whatever the
+               forecast says, and nobody else is let in until they write
+    """
 
     lane: Kind
     at_s: float
     outlook: Outlook
     max_held: int
     all_wait: WaitReason | None
+    num_idle: int
     may_pass: bool = True
     position: int = 0
 
@@ -97,8 +102,11 @@ class Queueing:
 
     # -- walks -------------------------------------------------------------------------------------------------
 
-    def serve(self, now_s: float) -> None:
-        """Grant to those who fit, in order; send those home whose turn is far away."""
+    def serve(self, now_s: float) -> bool:
+        """Grant to those who fit, in order; send those home whose turn is far away.
+
+        True if the walk ended because enough are ready: once they have rates there may be room for more.
+        """
         state = self._state
         state.look_again_s = math.inf
         self._seen.clear()
@@ -106,6 +114,7 @@ class Queueing:
             is_sorted = self._sort(lane, now_s)
             self._serve_urgent(lane, now_s)
             self._walk(lane, now_s, to_the_end=is_sorted)
+        return any(look.num_idle >= look.max_held for look in self._seen.values())
 
     def _sort(self, lane: Kind, now_s: float) -> bool:
         """Sort the line where it is time, or where restores and saves stand in one line, whose order is no number."""
@@ -124,7 +133,6 @@ class Queueing:
             line.backlog_bytes = self._backlog(lane)
         for job, waiter in line:
             if look.may_pass and self._is_granted(job, waiter, look, hopeless, now_s):
-                look.max_held = max(look.max_held, 2 * len(self._state.live))
                 continue
             if to_the_end:
                 self._stays_or_goes(job, waiter, look, look.position, now_s)
@@ -140,6 +148,8 @@ class Queueing:
             if self._fits(job, waiter, newcomer, look, now_s):
                 self._grant(job, waiter, now_s)
                 look.outlook.comes_next(newcomer)
+                look.num_idle += in_hand(waiter)
+                look.may_pass = look.num_idle < look.max_held
                 return True
             hopeless.add(newcomer)
         self._look_again_for(newcomer, look, now_s)
@@ -150,12 +160,17 @@ class Queueing:
 
     def _new_look(self, lane: Kind, now_s: float) -> _Look:
         holders = self._rates.in_order(self._state.holders(lane), lane, now_s)
+        num_writing = sum(counting.leased(job, now_s) > 0 for job in holders)
+        num_idle = sum(job.lease is not None and job.lease.ready for job in holders) - num_writing
+        max_held = max(ALWAYS_HELD, 2 * num_writing)
         return _Look(
             lane=lane,
             at_s=now_s,
             outlook=self._outlook_of(holders, lane, now_s),
-            max_held=max(ALWAYS_HELD, 2 * len(holders)),
+            max_held=max_held,
             all_wait=self._why_all_wait(lane, now_s),
+            num_idle=num_idle,
+            may_pass=num_idle < max_held,
         )
 
     def _fits(self, job: Job, waiter: Waiter, newcomer: Writer, look: _Look, now_s: float) -> bool:

@@ -232,3 +232,37 @@ def test_who_is_armed_and_late_blocks_nobody() -> None:
     for later_s in (3.0, 5.1, 6.2):
         late.renew(T + later_s)
     assert is_granted(other)
+
+
+def test_no_more_are_let_in_than_keep_the_storage_busy() -> None:
+    """A writer that is overdue, and 50 small saves in hand: eight have a lease and wait for a rate, the others wait."""
+    desk = Desk()
+    desk.writer(1, T, num_bytes=1000).renew(T, held=1000)
+    waiters = [desk.known(number, T) for number in range(2, 52)]
+    for waiter in waiters:
+        waiter.ask(T + 5, ready_in_s=0.0, num_bytes=1)
+    assert sum(map(is_granted, waiters)) == 8
+
+
+def test_no_more_are_let_in_at_once() -> None:
+    """Twenty wait for a writer that ends in a second: eight are let in to be there when it does."""
+    desk = Desk()
+    desk.writer(1, T, num_bytes=10_000).renew(T, held=1000)
+    waiters = [desk.known(number, T) for number in range(2, 22)]
+    for waiter in waiters:
+        waiter.ask(T + 1, ready_in_s=0.0, num_bytes=1)
+    desk.tick(T + 8.9)
+    assert sum(map(is_granted, waiters)) == 0
+    desk.tick(T + 9.1)
+    assert sum(map(is_granted, waiters)) == 8
+
+
+def test_all_that_fit_start_in_one_step() -> None:
+    """Twenty small saves wait for one that has all: when it ends every one of them writes."""
+    desk = Desk()
+    holder = desk.writer(1, T, num_bytes=10**6)
+    waiters = [desk.known(number, T) for number in range(2, 22)]
+    for waiter in waiters:
+        waiter.ask(T + 1, ready_in_s=0.0, num_bytes=1000, max_bytes_per_s=40)
+    holder.release(T + 2)
+    assert desk.rates(T + 2) == dict.fromkeys(range(2, 22), 40)
