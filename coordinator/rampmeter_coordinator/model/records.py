@@ -245,14 +245,9 @@ def _reader() -> msgspec.json.Decoder[Any]:
         for known in msgspec.structs.fields(Job)
         if known.name in _STORED and known.name != "answer"
     ]
-    more: list[Any] = [
-        ("answer", Raw, Raw()),
-        (
-            "learned",
-            dict[str, float | None],
-            field(default_factory=dict),
-        ),  # where the first release wrote figures
-    ]
+    # The first release wrote what is learned of a job as a record inside the record.
+    learned: Any = ("learned", dict[str, float | None], field(default_factory=dict))
+    more: list[Any] = [("answer", Raw, Raw()), learned]
     return msgspec.json.Decoder(msgspec.defstruct("Stored", [*fields, *more], kw_only=True))
 
 
