@@ -132,7 +132,10 @@ def _with_default(pools: tuple[PoolConfig, ...], capacity: Given | None) -> tupl
             )
         pools = pools or (PoolConfig(name=DEFAULT_POOL, capacity_bytes_per_s=value),)
         return tuple(
-            replace(pool, capacity_bytes_per_s=value) if pool.name == DEFAULT_POOL else pool for pool in pools
+            _with_budget(replace(pool, capacity_bytes_per_s=value), capacity.origin)
+            if pool.name == DEFAULT_POOL
+            else pool
+            for pool in pools
         )
     if not pools:
         log.warning(
@@ -173,7 +176,13 @@ def _read_pool(name: str, table: Mapping[str, object], path: Path) -> PoolConfig
         _POOL[key][0]: _POOL[key][1](Given(value=value, origin=f"{where}.{key}"))
         for key, value in table.items()
     }
-    return PoolConfig(name=name, **values)
+    return _with_budget(PoolConfig(name=name, **values), where)
+
+
+def _with_budget(pool: PoolConfig, where: str) -> PoolConfig:
+    if not pool.budget_bytes_per_s or not pool.read_budget_bytes_per_s:
+        raise ConfigError(f"{where}: capacity times utilisation is below 1 B/s: nobody would ever be served")
+    return pool
 
 
 def _table(content: Mapping[str, object], key: str, where: str) -> Mapping[str, object]:

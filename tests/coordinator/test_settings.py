@@ -141,6 +141,8 @@ def test_bad_options_are_refused_by_name():
     """The message begins with the option."""
     with pytest.raises(ConfigError, match="option --port: must be an integer"):
         read_settings({"port": "many"}, {})
+    with pytest.raises(ConfigError, match="option --capacity: capacity times utilisation is below 1 B/s"):
+        read_settings({"capacity": "1B/s"}, {})
 
 
 @pytest.mark.parametrize(
@@ -159,6 +161,8 @@ def test_bad_options_are_refused_by_name():
         ("[pools.lustre]", "pools.lustre: capacity is missing"),
         ("[pools.lustre]\ncapacity = 5", "pools.lustre.capacity: must be a rate in quotes"),
         ('[pools.lustre]\ncapacity = "fast"', 'pools.lustre.capacity: "fast" is no rate'),
+        ('[pools.l]\ncapacity = "1B/s"', "pools.l: capacity times utilisation is below 1 B/s"),
+        ('[pools.l]\ncapacity = "1GB/s"\nread_capacity = "1B/s"', "is below 1 B/s: nobody would ever"),
         ('[pools.lustre]\ncapacitiy = "1GB/s"', "pools.lustre: unknown key capacitiy"),
         ('[pools.l]\ncapacity = "1GB/s"\nutilisation = 1.5', "pools.l.utilisation: must be a number above 0"),
         ('[pools.l]\ncapacity = "1GB/s"\nutilisation = nan', "pools.l.utilisation: must be a number above 0"),
