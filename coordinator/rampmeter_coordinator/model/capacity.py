@@ -158,8 +158,9 @@ class Capacity:
     # -- memory ------------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, int]:
-        """What a restart must not forget. Samples are seconds old at most and come again."""
-        return {"cap_bytes_per_s": self.cap_bytes_per_s}
+        """What a restart must not forget: a cap that was learned. Samples are seconds old at most and come again."""
+        learned = self.cap_bytes_per_s < self.ceiling_bytes_per_s
+        return {"cap_bytes_per_s": self.cap_bytes_per_s} if learned else {}
 
     @classmethod
     def from_dict(cls, kept: Mapping[str, Any], ceiling_bytes_per_s: int) -> "Capacity":

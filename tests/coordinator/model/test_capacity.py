@@ -232,6 +232,12 @@ def test_the_cap_is_kept_under_the_ceiling_of_today(ceiling: int, cap: int) -> N
     assert Capacity.from_dict(kept, ceiling).cap_bytes_per_s == pytest.approx(cap, rel=0.01)
 
 
+def test_a_ceiling_that_was_reached_is_not_kept_as_a_cap() -> None:
+    """Nothing was learned: who raises the capacity of a pool has it at once, not after half an hour of doubling."""
+    kept = Capacity(CEILING).to_dict()
+    assert Capacity.from_dict(kept, 100 * CEILING).cap_bytes_per_s == 100 * CEILING
+
+
 def test_nothing_kept_means_the_ceiling() -> None:
     """Records of a version that learned nothing."""
     assert Capacity.from_dict({}, CEILING).cap_bytes_per_s == CEILING
