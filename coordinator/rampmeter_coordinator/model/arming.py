@@ -13,7 +13,14 @@ from rampmeter_coordinator.model.admission import Writer
 from rampmeter_coordinator.model.pool import PoolConfig
 
 ARM_AHEAD_S = 1.0
-"""A waiter is armed when its room appears within its lead time and this."""
+AHEAD_SHARE = 0.25
+"""A waiter is armed when its room appears within its lead time and a second, or a quarter of its write if that is less:
+who waits with a snapshot in hand for longer than it writes has been let in too early."""
+
+
+def ahead_s(newcomer: Writer) -> float:
+    """How long before its room appears a waiter should be ready, in seconds."""
+    return min(ARM_AHEAD_S, AHEAD_SHARE * newcomer.bytes_left / max(1, newcomer.wanted_bytes_per_s))
 
 
 class Outlook:
@@ -42,7 +49,7 @@ class Outlook:
         self._is_seen = writer.from_s > self._now_s and self._is_seen
 
     def has_room_for(self, newcomer: Writer) -> bool:
-        """Whether `newcomer`, behind all others, has a rate worth a start within a second after `from_s`.
+        """Whether `newcomer`, behind all others, has a rate worth a start within `ahead_s` after `from_s`.
 
         Room that is there now and taken before its first byte is in hand is no room. Others that can be ready only
         later than it do not come before it.
@@ -50,7 +57,7 @@ class Outlook:
         if not self._is_seen:
             self._look_at_present()
         ready_s = newcomer.from_s
-        until_s = ready_s + ARM_AHEAD_S
+        until_s = ready_s + ahead_s(newcomer)
         if self._is_level and self._first_end_s > until_s and self._free < newcomer.least_bytes_per_s:
             return False  # cheap and certain: nobody ends in time, and what is free is too little
         before = [writer for writer in self._writers if writer.from_s <= ready_s]

@@ -13,7 +13,7 @@ from rampmeter.core.messages import Kind, WaitReason
 from rampmeter_coordinator.model import bidding, counting, precedence
 from rampmeter_coordinator.model.admission import Writer
 from rampmeter_coordinator.model.answering import Answering
-from rampmeter_coordinator.model.arming import ARM_AHEAD_S, Outlook
+from rampmeter_coordinator.model.arming import Outlook, ahead_s
 from rampmeter_coordinator.model.line import Line
 from rampmeter_coordinator.model.pool import HOLD_SLOT_S
 from rampmeter_coordinator.model.rates import Rates, in_hand, lead_of
@@ -193,7 +193,7 @@ class Queueing:
 
     def _look_again_for(self, newcomer: Writer, look: _Look, now_s: float) -> None:
         """When the first of the writers ends within its lead time. What else changes is heard of, or expires."""
-        at_s = look.outlook.first_end_s - (newcomer.from_s - now_s) - ARM_AHEAD_S
+        at_s = look.outlook.first_end_s - (newcomer.from_s - now_s) - ahead_s(newcomer)
         if now_s < at_s < math.inf:
             self._state.look_again_s = min(self._state.look_again_s, max(at_s, now_s + _LOOK_AGAIN_S))
 

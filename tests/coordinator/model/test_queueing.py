@@ -234,13 +234,23 @@ def test_who_is_armed_and_late_blocks_nobody() -> None:
     assert is_granted(other)
 
 
+@pytest.mark.parametrize(("num_bytes", "is_let_in"), [(1000, True), (400, False)])
+def test_short_writes_are_let_in_a_quarter_of_their_length_ahead(num_bytes: int, is_let_in: bool) -> None:
+    """Room is there in 0.2 s: early enough for a write of 1 s, too early for one of 0.4 s, whose snapshot would wait."""
+    desk = Desk()
+    desk.writer(1, T, num_bytes=10_000).renew(T, held=1000)
+    waiter = desk.known(2, T)
+    waiter.ask(T + 9.8, ready_in_s=0.0, num_bytes=num_bytes)
+    assert is_granted(waiter) is is_let_in
+
+
 def test_no_more_are_let_in_than_keep_the_storage_busy() -> None:
     """A writer that is overdue, and 50 small saves in hand: eight have a lease and wait for a rate, the others wait."""
     desk = Desk()
     desk.writer(1, T, num_bytes=1000).renew(T, held=1000)
     waiters = [desk.known(number, T) for number in range(2, 52)]
     for waiter in waiters:
-        waiter.ask(T + 5, ready_in_s=0.0, num_bytes=1)
+        waiter.ask(T + 5, ready_in_s=0.0, num_bytes=1000, max_bytes_per_s=20)
     assert sum(map(is_granted, waiters)) == 8
 
 
@@ -250,7 +260,7 @@ def test_no_more_are_let_in_at_once() -> None:
     desk.writer(1, T, num_bytes=10_000).renew(T, held=1000)
     waiters = [desk.known(number, T) for number in range(2, 22)]
     for waiter in waiters:
-        waiter.ask(T + 1, ready_in_s=0.0, num_bytes=1)
+        waiter.ask(T + 1, ready_in_s=0.0, num_bytes=1000, max_bytes_per_s=40)
     desk.tick(T + 8.9)
     assert sum(map(is_granted, waiters)) == 0
     desk.tick(T + 9.1)
