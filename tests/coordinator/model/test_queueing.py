@@ -236,7 +236,7 @@ def test_who_is_armed_and_late_blocks_nobody() -> None:
 
 @pytest.mark.parametrize(("num_bytes", "is_let_in"), [(1000, True), (400, False)])
 def test_short_writes_are_let_in_a_quarter_of_their_length_ahead(num_bytes: int, is_let_in: bool) -> None:
-    """Room is there in 0.2 s: early enough for a write of 1 s, too early for one of 0.4 s, whose snapshot would wait."""
+    """Room is there in 0.2 s: in time for a write of 1 s, too early for one of 0.4 s, whose snapshot would wait."""
     desk = Desk()
     desk.writer(1, T, num_bytes=10_000).renew(T, held=1000)
     waiter = desk.known(2, T)
