@@ -42,8 +42,8 @@ Grant = Callable[[Job, Waiter, float], None]
 class _Look:
     """What a walk along one queue has found so far: good for newcomers until something moves, or it is stale.
 
-    num_idle   leases with their first byte in hand and no rate: enough of them keep the storage busy, whatever the
-               forecast says, and nobody else is let in until they write
+    num_idle   leases with their first byte in hand and no rate. As many as write are reserve enough, whatever the
+               forecast says: nobody else is let in until they write, for their snapshots only get older
     """
 
     lane: Kind
@@ -170,7 +170,7 @@ class Queueing:
             max_held=max_held,
             all_wait=self._why_all_wait(lane, now_s),
             num_idle=num_idle,
-            may_pass=num_idle < max_held,
+            may_pass=num_idle < max(1, num_writing),
         )
 
     def _fits(self, job: Job, waiter: Waiter, newcomer: Writer, look: _Look, now_s: float) -> bool:
