@@ -45,9 +45,10 @@ def __getattr__(name: str) -> Any:
         try:
             from rampmeter.checkpointer import Checkpointer  # noqa: PLC0415 - torch only when it is used
         except ModuleNotFoundError as error:
-            if error.name not in ("torch", "numpy", "xxhash"):
+            package = (error.name or "").split(".")[0]
+            if package not in ("torch", "numpy", "xxhash"):
                 raise
-            needed = f"rampmeter.Checkpointer needs {error.name}: pip install 'rampmeter[torch]'"
-            raise ModuleNotFoundError(needed, name=error.name) from error
+            needed = f"rampmeter.Checkpointer needs {package}: pip install 'rampmeter[torch]'"
+            raise ModuleNotFoundError(needed, name=package) from error
         return Checkpointer
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -24,7 +24,7 @@ from torch.distributed.checkpoint.metadata import (
     StorageMeta,
     TensorStorageMetadata,
 )
-from torch.distributed.checkpoint.planner import LoadPlan, SavePlan, SavePlanner, WriteItemType
+from torch.distributed.checkpoint.planner import LoadPlan, SavePlan, SavePlanner, WriteItem, WriteItemType
 from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
@@ -86,6 +86,7 @@ class MeteredWriter:
     """Mixin to stand before any writer with an `fs` attribute; see `metered`. Never overwrites a checkpoint.
 
     `max_streams` bounds its writing threads; a writer without `thread_count` has one. None = as many as it has.
+    `on_first_byte` is called once with the bytes of all tensors that this rank is about to write.
     `finish` is called with all written files and the names of unchecked tensors, on the coordinator rank, when all
     bytes are durable: it commits, and what it raises fails the save on all ranks.
     """
@@ -96,7 +97,7 @@ class MeteredWriter:
         *args: Any,
         throttle: Throttle,
         finish: Callable[[Sequence[WrittenFile], Sequence[str]], None],
-        on_first_byte: Callable[[], None] = lambda: None,
+        on_first_byte: Callable[[int], None] = lambda _num_bytes: None,
         max_streams: int | None = None,
         **kwargs: Any,
     ) -> None:
@@ -105,11 +106,15 @@ class MeteredWriter:
         if max_streams is not None and hasattr(self, "thread_count"):
             self.thread_count: int = max(1, min(self.thread_count, max_streams))
         self._finish = finish
-        self._metered = MeteredFileSystem(cast(Any, self).fs, throttle, on_first_byte)
+        self._planned_bytes = 0
+        self._metered = MeteredFileSystem(
+            cast(Any, self).fs, throttle, lambda: on_first_byte(self._planned_bytes)
+        )
         self.fs = self._metered
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
         """Writes this rank's files; raises the first error of their streams, not what was made of it above."""
+        self._planned_bytes = sum(_tensor_bytes(item) for item in plan.items)
         try:
             results = super().write_data(plan, planner).wait()  # type: ignore[misc]
         except BaseException:
@@ -137,6 +142,10 @@ class MeteredWriter:
         _check_against_plan(results, {item.file.name: item.file for item in written})
         written.append(WrittenFile(rank=0, file=self._metered.hashed[METADATA_NAME]))
         self._finish(written, unchecked)
+
+
+def _tensor_bytes(item: WriteItem) -> int:
+    return 0 if item.type == WriteItemType.BYTE_IO else item.tensor_storage_size() or 0
 
 
 def _attach(
@@ -177,7 +186,7 @@ def metered_writer(
     *,
     throttle: Throttle,
     finish: Callable[[Sequence[WrittenFile], Sequence[str]], None],
-    on_first_byte: Callable[[], None],
+    on_first_byte: Callable[[int], None],
     writer_class: type | None = None,
     max_streams: int | None = None,
 ) -> FileSystemWriter:

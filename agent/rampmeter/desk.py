@@ -85,10 +85,10 @@ class Desk:
                 max_streams=self._pacer.max_streams,
             )
 
-    def first_byte(self) -> None:
-        """The flush holds its first byte and waits for a rate."""
+    def first_byte(self, num_bytes: int) -> None:
+        """The flush holds the first byte of `num_bytes` and waits for a rate."""
         with self._lock:
-            self._speech.note_first_byte(self._clock.now())
+            self._speech.note_first_byte(self._clock.now(), num_bytes)
             self._pacer.first_byte_in_hand()
             self.advance()
         self._poke()
@@ -120,11 +120,12 @@ class Desk:
                 self._speech.stall_s = stall_s
 
     def size_known(self, num_bytes: int) -> None:
-        """The cold-start figure for the bytes of a save: told to the coordinator by registering once more."""
+        """The cold-start figure for the bytes of a save; the first one is told by registering once more."""
         with self._lock:
             if self._speech.num_bytes is None:
-                self._speech.num_bytes = num_bytes
                 self._pacer.forgotten()
+            if self._speech.report is None:
+                self._speech.num_bytes = num_bytes
         self._poke()
 
     def notice(self) -> None:

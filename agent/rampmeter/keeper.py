@@ -34,6 +34,9 @@ _log = logging.getLogger("rampmeter")
 THREAD_NAME = "rampmeter-keeper"
 _FIRST_BACKOFF_S = 0.5
 _LONGEST_BACKOFF_S = 15.0
+_LONGEST_BACKOFF_WITH_LEASE_S = 0.5
+"""Who holds a lease keeps others waiting, or waits itself with a snapshot in hand. Only a few do at any time."""
+
 _LONGEST_NAP_S = 60.0
 _SHORTEST_NAP_S = 0.001
 _LONGEST_PAUSE_S = 5.0
@@ -43,6 +46,7 @@ _FAREWELL_S = 2.0
 """What saying goodbye may take at the end of the job."""
 
 _HELD = frozenset({Action.ASK, Action.RENEW})
+_OF_A_LEASE = frozenset({Action.READY, Action.RENEW, Action.RELEASE})
 _PRESSING = frozenset({Action.ASK, Action.READY, Action.RENEW, Action.RELEASE})
 """A held request is dropped for any other of these; all other requests are answered at once anyway."""
 
@@ -205,7 +209,7 @@ class Keeper:
         try:
             answer = exchange.result()
         except CoordinatorUnavailable as error:
-            self._desk.not_answered(self._backoff(error.retry_after_s), str(error))
+            self._desk.not_answered(self._backoff(flight.action, error.retry_after_s), str(error))
             self._num_failures += 1
             return
         except RampmeterError as error:
@@ -235,13 +239,14 @@ class Keeper:
         else:
             self._desk.forgotten(await aside(self._reclaim, error.stored_attempt + 1))
 
-    def _backoff(self, retry_after_s: float | None) -> float:
+    def _backoff(self, action: Action, retry_after_s: float | None) -> float:
         """Seconds until the next try. Jitter after the cap: a crowd does not come back in the same second."""
         if retry_after_s is not None:
             return retry_after_s * (1.0 + 0.5 * self._rng.random())
         if self._num_failures == 0:  # perhaps the server was just closing the connection: once more at once
             return 0.05 * self._rng.random()
-        return self._jittered(min(_LONGEST_BACKOFF_S, _FIRST_BACKOFF_S * 2.0 ** min(self._num_failures, 10)))
+        longest_s = _LONGEST_BACKOFF_WITH_LEASE_S if action in _OF_A_LEASE else _LONGEST_BACKOFF_S
+        return self._jittered(min(longest_s, _FIRST_BACKOFF_S * 2.0 ** min(self._num_failures, 10)))
 
     def _jittered(self, longest_s: float) -> float:
         return longest_s * (0.5 + 0.5 * self._rng.random())

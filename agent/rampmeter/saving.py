@@ -36,7 +36,7 @@ class _Save:
 
     name: StepName
     throttle: Throttle
-    on_first_byte: Callable[[], None]
+    on_first_byte: Callable[[int], None]
     fence: Fence | None
     max_streams: int | None
     begun_at_s: float
@@ -97,14 +97,15 @@ class Saver:
         step: int,
         state: State,
         throttle: Throttle,
-        on_first_byte: Callable[[], None] = lambda: None,
+        on_first_byte: Callable[[int], None] = lambda _num_bytes: None,
         *,
         lease: Fence | None = None,
         max_streams: int | None = None,
     ) -> "Future[SaveReport]":
         """Take the snapshot and let a thread write it. Returns after the staging; never raises.
 
-        `throttle` must be new. `on_first_byte` is called once, from the flush thread. While another save is in flight
+        `throttle` must be new. `on_first_byte` is called once, from the flush thread, with the bytes
+        of the tensors to write. While another save is in flight
         the answer is a report with the reason `in_flight`. `max_streams` bounds the writing threads; None = no bound.
         """
         save = _Save(
@@ -178,9 +179,9 @@ class Saver:
         save.stage_s = self._stager.last_stage_s
         return upload
 
-    def _note_first_byte(self, save: _Save) -> None:
+    def _note_first_byte(self, save: _Save, num_bytes: int) -> None:
         save.lead_s = self._clock.now() - save.begun_at_s
-        save.on_first_byte()
+        save.on_first_byte(num_bytes)
 
     def _commit(
         self,

@@ -95,8 +95,9 @@ class Speech:
         """The right to go on has come; the lead time begins."""
         self._armed_s = now_s
 
-    def note_first_byte(self, now_s: float) -> None:
-        """The lead time ends."""
+    def note_first_byte(self, now_s: float, num_bytes: int) -> None:
+        """The lead time ends, and the size of this save is known."""
+        self.num_bytes = num_bytes
         if self._armed_s is not None:
             self._lead_s = now_s - self._armed_s
 

@@ -192,19 +192,20 @@ def test_an_error_of_a_further_thread_fails_the_save(tmp_path: Path, monkeypatch
 
 
 def test_first_byte_is_announced_once_and_before_any_rate(tmp_path: Path) -> None:
-    """An armed save says `ready` with its first byte in hand, then waits for its rate."""
+    """An armed save says `ready` with its first byte in hand and what it will write, then waits for its rate."""
     throttle, order = Throttle(), []
 
-    def ready() -> None:
-        order.append(throttle.counters().done_bytes)
+    def ready(num_bytes: int) -> None:
+        order.append((throttle.counters().done_bytes, num_bytes))
         throttle.set_rate(None)
 
     sink = Sink()
     writer = dcp.metered(FileSystemWriter)(
         tmp_path / "c", throttle=throttle, finish=sink, on_first_byte=ready
     )
-    plain.save({"a": torch.ones(1000), "b": torch.ones(1000)}, storage_writer=writer, no_dist=True)
-    assert order == [0]
+    state = {"a": torch.ones(1000), "b": torch.ones(500, dtype=torch.float64), "step": 7}
+    plain.save(state, storage_writer=writer, no_dist=True)
+    assert order == [(0, 8000)]
 
 
 def test_metadata_is_not_paced_and_synced_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

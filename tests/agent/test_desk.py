@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from rampmeter.core.errors import LeaseLost
-from rampmeter.core.messages import EndReason, Finish, Outcome, Release, Renew, SlotRequest
+from rampmeter.core.messages import EndReason, Finish, Outcome, Ready, Release, Renew, SlotRequest
 from rampmeter.core.pacer import Action
 from rampmeter.desk import CLAIM_CHECK_S
 from rampmeter.events import RateChanged, SaveEnded
@@ -126,7 +126,7 @@ def test_a_writer_without_lease_reads_the_newest_claim_before_the_first_byte():
     scene.clock.advance(20.0)
     scene.desk.advance()
     throttle = scene.desk.begin_snapshot().throttle
-    scene.desk.first_byte()
+    scene.desk.first_byte(5000)
     rates = [e.bytes_per_s for e in scene.events if isinstance(e, RateChanged)]
     assert rates == []
     assert scene.desk.claim_check_is_due()
@@ -171,7 +171,7 @@ def test_an_ungoverned_save_is_told_in_the_heartbeat():
     scene.clock.advance(20.0)
     scene.desk.advance()
     scene.desk.begin_snapshot()
-    scene.desk.first_byte()
+    scene.desk.first_byte(5000)
     scene.end()
     scene.desk.advance()
     beat, _ = scene.desk.word(Action.HEARTBEAT)
@@ -198,3 +198,27 @@ def test_a_coordinator_of_no_use_is_named_with_the_pool(caplog):
     for _ in range(2):
         scene.desk.not_answered(1.0, "404 no such pool")
     assert caplog.messages == ["no usable answer from the coordinator (pool default): 404 no such pool"]
+
+
+def test_the_size_of_this_save_is_told_with_its_first_byte():
+    """Before the optimizer's first step a state had a third of its bytes: others were let in for the wrong moment."""
+    scene = Scene()
+    scene.desk.size_known(1000)
+    scene.arm()
+    scene.desk.begin_snapshot()
+    scene.desk.first_byte(3000)
+    request, _ = scene.desk.word(Action.READY)
+    assert isinstance(request, Ready)
+    assert request.num_bytes == 3000
+
+
+def test_the_size_is_learned_again_until_a_save_has_shown_it():
+    """The first step of training knows better than what was there before it; what was written knows best."""
+    scene = Scene()
+    scene.desk.size_known(1000)
+    scene.desk.size_known(3000)
+    assert scene.speech.num_bytes == 3000
+    scene.flush()
+    scene.end(replace(REPORT, num_bytes=3200))
+    scene.desk.size_known(1000)
+    assert scene.speech.num_bytes == 3200

@@ -153,7 +153,7 @@ def test_a_slow_storage_lowers_it_slowly_and_a_fast_one_raises_it_at_once():
         stream.write(bytes(60 * MB))
         stream.finish("f")
         throttle.end()
-        scene.desk.first_byte()
+        scene.desk.first_byte(5000)
         scene.end(replace(REPORT, num_bytes=60 * MB, counters=throttle.counters()))
         scene.say(noted)
         figures.append((asked.max_bytes_per_s, scene.speech.max_bytes_per_s))
@@ -207,14 +207,14 @@ def test_age_counts_from_the_snapshot_of_the_newest_durable_save():
     scene.desk.begin_snapshot()
     snapshot_s = scene.clock.now()
     scene.clock.advance(3.0)
-    scene.desk.first_byte()
+    scene.desk.first_byte(5000)
     scene.end()
     scene.say(noted)
     asked = asked_next(scene)
     assert asked.age_s == scene.clock.now() - snapshot_s
     scene.say(grant)
     scene.desk.begin_snapshot()
-    scene.desk.first_byte()
+    scene.desk.first_byte(5000)
     scene.end(replace(REPORT, committed=False, reason="enospc"))
     scene.say(noted)
     assert asked_next(scene).age_s == scene.clock.now() - snapshot_s
@@ -229,7 +229,7 @@ def test_lead_time_is_a_guess_at_first_and_then_what_was_measured():
     scene.clock.advance(2.5)
     scene.desk.begin_snapshot()
     scene.clock.advance(4.0)
-    scene.desk.first_byte()
+    scene.desk.first_byte(5000)
     scene.say(lambda seq: grant(seq, rate=9_000))
     scene.end()
     scene.say(noted)
@@ -248,7 +248,7 @@ def test_lead_time_of_a_snapshot_that_waits_is_what_is_left_of_it():
     asked = scene.say(grant)
     assert (asked.ready_in_s, asked.started) == (30.0, False)
     scene.clock.advance(28.0)
-    scene.desk.first_byte()
+    scene.desk.first_byte(5000)
     assert scene.say(grant).lead_s == 38.0
 
 

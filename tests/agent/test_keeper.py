@@ -142,3 +142,27 @@ def test_an_ordinary_request_that_nobody_answered_is_sent_again_unchanged(serve:
         wait_for(lambda: len(server.slots()) >= 2, what="the second try")
     first, second = server.slots()[:2]
     assert first == second
+
+
+def test_who_holds_a_lease_does_not_back_off_for_long(serve: Any, tmp_path: Path) -> None:
+    """Others wait for what it holds: it tries eight times in the time in which others try four times."""
+
+    def answers(path: str, body: dict[str, Any]) -> Answer | None:
+        if path == "slots":
+            return grant(body["seq"])
+        if path in ("leases/ready", "leases/renew"):
+            return grant(body["seq"], rate=10**9)
+        return None if path == "leases/release" else noted(body["seq"], plan=plan(interval_s=0.5))
+
+    def num_releases() -> int:
+        return sum(path == "leases/release" for path, _ in server.said)
+
+    server, run, step = serve(answers), Run(), 0
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+    with rampmeter.Checkpointer(tmp_path, coordinator=url) as ckpt:
+        while not num_releases():
+            run.train_one()
+            step += 1
+            ckpt.step(step, run.state)
+            assert step < 100_000
+        wait_for(lambda: num_releases() >= 8, what="the eighth try", limit_s=10.0)

@@ -101,7 +101,7 @@ def test_begin_returns_while_the_flush_is_paused(root: Root, make_saver: Any, ma
     """An armed save holds up nobody: training goes on, a second save is answered `in_flight`, closing aborts."""
     run, saver = make_run(), make_saver()
     ready = threading.Event()
-    first = saver.begin(1, run.state, Throttle(), on_first_byte=ready.set)
+    first = saver.begin(1, run.state, Throttle(), on_first_byte=lambda _num_bytes: ready.set())
     assert ready.wait(LIMIT_S)
     second = saver.begin(2, run.state, Throttle())
     assert (second.done(), second.result().reason, second.result().committed) == (True, "in_flight", False)
@@ -177,7 +177,7 @@ def test_a_newer_attempt_fences_this_one(root: Root, make_saver: Any, make_run: 
     run, saver = make_run(), make_saver()
     throttle = Throttle()
 
-    def ready() -> None:
+    def ready(_num_bytes: int) -> None:
         if when == "during":
             root.claim_attempt()
         throttle.set_rate(None)

@@ -229,7 +229,7 @@ def lease_error(place: Path) -> Result:
         throttle = Throttle()
         ready_at_s: list[float] = []
 
-        def ready() -> None:
+        def ready(_num_bytes: int) -> None:
             ready_at_s.append(CLOCK.now())
             throttle.set_rate(LEASE_BYTES_PER_S)
 

@@ -64,7 +64,7 @@ class Scene:
         self.arm()
         throttle = self.desk.begin_snapshot().throttle
         self.clock.advance(0.25)
-        self.desk.first_byte()
+        self.desk.first_byte(5000)
         self.say(lambda seq: grant(seq, rate=rate))
         return throttle
 

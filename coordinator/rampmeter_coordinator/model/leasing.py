@@ -99,8 +99,9 @@ class Leasing:
             self._answering.gone(job, request.seq, now_s, now_s)
             return
         assert job.lease is not None
+        rate = reporting.rate_since_last(job.lease)
         self.learn(job, job.lease, request, now_s)
-        if self._is_hopeless(job, job.lease, request, now_s):
+        if self._is_hopeless(job, job.lease, request, rate, now_s):
             job.held = Held(seq=request.seq, received_s=now_s, until_s=now_s)
             self.revoke(job, GoneReason.NO_PROGRESS, now_s)
             return
@@ -128,15 +129,18 @@ class Leasing:
         state.capacity.reported(job.uid, report, now_s, silent_bytes_per_s=unheard)
         state.unsettled |= before != (state.capacity.cap_bytes_per_s, state.capacity.slow_maximum(job.uid))
 
-    def _is_hopeless(self, job: Job, lease: Lease, request: Renew, now_s: float) -> bool:
-        """Whether the writer has stood still for so long, while others write, that its lease is taken back."""
+    def _is_hopeless(self, job: Job, lease: Lease, request: Renew, rate: int, now_s: float) -> bool:
+        """Whether the writer has stood still for so long, while others write, that its lease is taken back.
+
+        `rate` was in force since it was seen last.
+        """
         lane = self._state.config.lane(lease.kind)
         holders = ((other, other.lease) for other in self._state.holders(lane) if other is not job)
         was_cut = lease.progress.is_cut
         verdict = lease.progress.renewed(
             done_bytes=request.done_bytes,
             num_bytes=lease.num_bytes,
-            bytes_per_s=lease.offers[0].bytes_per_s if lease.offers else 0,
+            bytes_per_s=rate,
             now_s=now_s,
             others=(held.progress for other, held in holders if held and counting.leased(other, now_s)),
         )

@@ -65,7 +65,7 @@ class Progress:
         """The lease is renewed.
 
         done_bytes    the agent's total; num_bytes: of the whole save, None = unknown
-        bytes_per_s   the smallest rate in force since the last renewal
+        bytes_per_s   the rate in force since the last renewal
         others        the progress of the pool's other leases that have a rate
         """
         since_s, self.seen_s = self.seen_s, now_s

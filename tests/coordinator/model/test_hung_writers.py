@@ -56,6 +56,23 @@ def test_a_hung_writer_keeps_a_hundredth_and_others_have_the_rest() -> None:
     assert reasons[2] is RateReason.NO_PROGRESS
 
 
+def test_who_had_no_rate_until_now_has_not_stood_still() -> None:
+    """It waits for room with a snapshot in hand, has a rate at last, and renews before its first byte is out."""
+    desk, num_bytes = Desk(POOL), 1000 * GB
+    first, second = desk.writer(1, 0.0, num_bytes=num_bytes), desk.known(2, 0.0, num_bytes=num_bytes)
+    first.renew(0.0)
+    second.ask(0.0, ready_in_s=0.0)
+    desk.tick(9.5)
+    second.hear()
+    second.renew(9.5)
+    first.hear()
+    first.release(14.0)
+    for now_s in (14.01, 14.02, 14.03, 14.04):
+        second.hear()
+        second.renew(now_s)
+    assert desk.rates(14.04) == {2: 100 * GB}
+
+
 def test_the_lease_of_a_hung_writer_is_taken_back() -> None:
     """After three times what the rest of its bytes should have taken: 990 GB at 50 GB/s."""
     pair = Pair()
