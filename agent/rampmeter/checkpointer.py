@@ -222,13 +222,12 @@ class Checkpointer:
     def step(self, step: int, state: State) -> None:
         """Say that training has done `step`; takes the snapshot of `state` if a save is due and granted.
 
-        Microseconds otherwise. `state` as in `restore`: a callable is called at the first step and when a save starts.
+        Microseconds otherwise. `state` as in `restore`: a callable is called only when a save starts.
         """
         self._see_step(step)
         if self._desk.wants_snapshot and not self._closed:
             self._snapshot(step, state)
         elif not self._sized:
-            self._sized = True  # and again where `restore` did: only now does a new optimizer have its moments
             self._learn_size(state)
 
     def poll(self) -> bool:
@@ -306,6 +305,7 @@ class Checkpointer:
         self._learn_size(state)
 
     def _learn_size(self, state: State) -> None:
+        self._sized = True
         try:
             num_bytes = tensor_bytes(state)
         except Exception as error:

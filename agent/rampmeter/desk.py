@@ -120,12 +120,11 @@ class Desk:
                 self._speech.stall_s = stall_s
 
     def size_known(self, num_bytes: int) -> None:
-        """The cold-start figure for the bytes of a save; the first one is told by registering once more."""
+        """The cold-start figure for the bytes of a save: told to the coordinator by registering once more."""
         with self._lock:
             if self._speech.num_bytes is None:
-                self._pacer.forgotten()
-            if self._speech.report is None:
                 self._speech.num_bytes = num_bytes
+                self._pacer.forgotten()
         self._poke()
 
     def notice(self) -> None:

@@ -210,15 +210,3 @@ def test_the_size_of_this_save_is_told_with_its_first_byte():
     request, _ = scene.desk.word(Action.READY)
     assert isinstance(request, Ready)
     assert request.num_bytes == 3000
-
-
-def test_the_size_is_learned_again_until_a_save_has_shown_it():
-    """The first step of training knows better than what was there before it; what was written knows best."""
-    scene = Scene()
-    scene.desk.size_known(1000)
-    scene.desk.size_known(3000)
-    assert scene.speech.num_bytes == 3000
-    scene.flush()
-    scene.end(replace(REPORT, num_bytes=3200))
-    scene.desk.size_known(1000)
-    assert scene.speech.num_bytes == 3200

@@ -34,6 +34,15 @@ def test_a_job_does_not_die_right_after_its_commit():
     assert not _incidents().kills_job(records, 0.4)
 
 
+def test_late_a_job_dies_between_two_saves_whatever_there_is_to_lose():
+    """One that dies while it writes would keep all others waiting until its lease has run out."""
+    saved = [*save(VICTIM.name, 1.0, 2.0), _trained_until(2.5)]
+    writes = [*saved, *save(VICTIM.name, 3.0, 4.0, durable=False)]
+    assert not _incidents().kills_job(writes, 0.65)
+    assert _incidents().kills_job(saved, 0.65)
+    assert _incidents().kills_job(writes, 0.8)
+
+
 def test_a_job_is_killed_once():
     """The second life is left alone."""
     incidents, records = _incidents(), [*save(VICTIM.name, 1.0, 2.0), _trained_until(6.0)]
@@ -44,7 +53,16 @@ def test_a_job_is_killed_once():
 def test_the_coordinator_dies_under_a_running_write():
     """Half of a write is in the storage."""
     records = save(VICTIM.name, 1.0, 2.0, num_bytes=VICTIM.state_bytes // 2, durable=False)
-    assert _incidents(with_coordinator=True).kills_coordinator(records, 0.65)
+    incidents = _incidents(with_coordinator=True)
+    assert incidents.kills_job([*save(VICTIM.name, 1.0, 2.0), _trained_until(6.0)], 0.5)
+    assert incidents.kills_coordinator(records, 0.65)
+
+
+def test_the_coordinator_lives_until_the_job_has_died():
+    """A job that dies while nobody listens cannot give back its lease before."""
+    records = save(VICTIM.name, 1.0, 2.0, num_bytes=VICTIM.state_bytes // 2, durable=False)
+    assert not _incidents(with_coordinator=True).kills_coordinator(records, 0.65)
+    assert _incidents(with_coordinator=True).kills_coordinator(records, 0.8)
 
 
 def test_the_coordinator_lives_unless_it_was_asked_for():

@@ -19,6 +19,9 @@ PATIENCE_S = 60.0
 PATIENCE_FACTOR = 3.0
 """Revoked without a byte for max(60 s, 3 x what the rest of its bytes should have taken)."""
 
+STILL_S = 5.0
+"""... in at least this time: where rates change, renewals follow each other within milliseconds."""
+
 VISIBLE_BYTES = 1 << 24
 """Bytes count once they have left the host, in windows of up to 16 MiB: a writer is not still before it owes one."""
 
@@ -39,8 +42,8 @@ class Progress:
     """One lease's progress, kept in its record. Times are seconds of the coordinator's clock.
 
     seen_s        the last renewal; moved_from_s, moved_s: the two last renewals between which bytes went
-    still_s       time at a rate above 0 without a byte; owed_bytes: what could have been written in it
-    patience_s    after how much of it the lease is revoked
+    quiet_s       time at a rate above 0 without a byte; owed_bytes: what could have been written in it
+    still_s       as much of it as others wrote in; patience_s: after how much of that the lease is revoked
     """
 
     done_bytes: int = 0
@@ -48,6 +51,7 @@ class Progress:
     moved_from_s: float | None = None
     moved_s: float | None = None
     num_still: int = 0
+    quiet_s: float = 0.0
     still_s: float = 0.0
     owed_bytes: int = 0
     patience_s: float = PATIENCE_S
@@ -80,7 +84,7 @@ class Progress:
     def _move(self, done_bytes: int, num_bytes: int | None, bytes_per_s: int, since_s: float | None) -> None:
         self.done_bytes = done_bytes
         self.moved_from_s, self.moved_s = since_s, self.seen_s
-        self.num_still, self.still_s, self.owed_bytes, self.is_cut = 0, 0.0, 0, False
+        self.num_still, self.quiet_s, self.still_s, self.owed_bytes, self.is_cut = 0, 0.0, 0.0, 0, False
         left_bytes = max(0, num_bytes - done_bytes) if num_bytes is not None else 0
         expected_s = left_bytes / bytes_per_s if bytes_per_s > 0 else 0.0
         self.patience_s = max(PATIENCE_S, PATIENCE_FACTOR * expected_s)
@@ -90,11 +94,14 @@ class Progress:
         moves = any(other.moved_since(self.moved_s, since_s) for other in others)
         if moves or not others:
             self.num_still += 1
+            self.quiet_s += self.seen_s - since_s
             self.owed_bytes += int(bytes_per_s * (self.seen_s - since_s))
         if moves:
             self.still_s += self.seen_s - since_s
         long_still = self.moved_s is not None and self.seen_s - self.moved_s >= WHOLE_POOL_S
-        if long_still or (self.num_still >= NUM_STILL and self.owed_bytes >= VISIBLE_BYTES):
+        if long_still or (
+            self.num_still >= NUM_STILL and self.quiet_s >= STILL_S and self.owed_bytes >= VISIBLE_BYTES
+        ):
             self.is_cut = True
 
     def moved_since(self, stopped_s: float | None, since_s: float) -> bool:

@@ -68,6 +68,14 @@ def test_one_renewal_without_a_byte_cuts_nobody() -> None:
         assert writers.round("b")["a"] is Verdict.MOVES
 
 
+def test_renewals_that_follow_each_other_at_once_cut_nobody() -> None:
+    """The rate changed twice while the first bytes were on their way."""
+    progress = Progress()
+    for now_s in (0.0, 0.21, 0.22, 0.23):
+        verdict = progress.renewed(done_bytes=0, num_bytes=GB, bytes_per_s=80_000_000, now_s=now_s, others=[])
+        assert verdict is Verdict.MOVES
+
+
 def test_a_byte_ends_the_cut() -> None:
     """Whoever moves again has its rate again."""
     writers = Writers("a", "b")
