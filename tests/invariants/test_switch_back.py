@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from invariants import misread_levels as levels
 from invariants import misreadings as wrong
 from invariants.faults import Faults
 from invariants.misreadings import Misreading
@@ -52,6 +53,9 @@ class InTest:
 
 
 IN_WORLD = [
+    InWorld(reading=levels.newcomer_takes_no_room, faults=Faults(), seen="above every budget"),
+    InWorld(reading=levels.silent_jobs_leave_all_room, faults=Faults()),
+    InWorld(reading=levels.whoever_is_lowered_has_given_back, faults=RESTARTS, seen="above every budget"),
     InWorld(reading=wrong.lowered_is_answered, faults=FORGETFUL),
     InWorld(reading=wrong.lowering_is_dropped_on_supersede, faults=LOSSY),
     InWorld(reading=wrong.raise_before_lower, faults=FORGETFUL),

@@ -60,10 +60,13 @@ class Leasing:
             self._state.count("would_wait", int(self._rates.would_wait(job, waiter)))
             self._grant(job, waiter, now_s)
             return
-        self._state.waiting[job.uid] = job
         if self._answering.needs_contact(job, now_s) and waiter.deadline_at_s is None:
             self._answering.wait(job, 0.0, WaitReason.CONFIRM, now_s)
             return
+        if self._rates.has_all_room_for(job, waiter, self._state.config.lane(waiter.kind)):
+            self._grant(job, waiter, now_s)
+            return
+        self._state.waiting[job.uid] = job
         if not self._queueing.joins(job, waiter, now_s):
             self._state.must_walk = True
         self._state.unsettled |= self._rates.somebody_gives_way()
@@ -84,12 +87,9 @@ class Leasing:
             self._answering.gone(job, request.seq, now_s, now_s)
             return
         lease.ready, lease.ready_by_s, lease.ready_at_s = True, None, None
-        self._state.unsettled = True
         lease.num_bytes = lease.num_bytes if request.num_bytes is None else request.num_bytes
         job.num_not_ready = 0
-        job.held = Held(
-            seq=request.seq, received_s=now_s, until_s=now_s
-        )  # answered as all are told what moved
+        self._answer_with_rate(job, Held(seq=request.seq, received_s=now_s, until_s=now_s), now_s)
 
     def renew(self, job: Job, request: Renew, now_s: float) -> None:
         """The lease goes on: answered at once where its rate changes, else at the end of the hold."""
@@ -118,10 +118,8 @@ class Leasing:
         """What the writer did since its last report: how far it is, and what that says about the storage."""
         state, pace = self._state, lease.achieved_bytes_per_s
         report = reporting.since_last(lease, request, now_s)
-        if (
-            abs(lease.achieved_bytes_per_s - pace) > NEW_PACE * pace
-        ):  # it ends at another time than was believed
-            state.unsettled = True
+        if abs(lease.achieved_bytes_per_s - pace) > NEW_PACE * pace:
+            self._foresee_anew()
         if report is None or state.config.lane(lease.kind) is not Kind.WRITE or not state.enforces(job):
             return
         before = (state.capacity.cap_bytes_per_s, state.capacity.slow_maximum(job.uid))
@@ -150,8 +148,9 @@ class Leasing:
 
     def confirmed(self, job: Job, ack: int, now_s: float) -> None:
         """The agent has applied the answer to `ack` last; a lease that it therefore does not hold is over."""
+        from_old_shares = bool(job.old_shares)
         if counting.confirm(job, ack):
-            self._state.unsettled = True
+            self._moved(job, also_others=from_old_shares)
         if job.lease is not None and now_s >= counting.lease_until(job):
             self.end(job, LeaseState.EXPIRED, GoneReason.EXPIRED, now_s)
 
@@ -165,8 +164,10 @@ class Leasing:
     def time_passed(self, job: Job, now_s: float) -> None:
         """A time of this job has come: ends what is over and answers what was held long enough."""
         lease = job.lease
-        if lease is not None and (lease.ready_at_s is not None or now_s >= lease.offers[0].until_s):
-            self._state.unsettled = True
+        if lease is not None and lease.ready_at_s is not None:
+            self._foresee_anew()
+        if lease is not None and now_s >= lease.offers[0].until_s:
+            self._moved(job)
         if lease is not None and all(now_s >= offer.until_s for offer in lease.offers):
             self.end(job, LeaseState.EXPIRED, GoneReason.EXPIRED, now_s)
         elif lease is not None and lease.ready_by_s is not None and now_s >= lease.ready_by_s:
@@ -192,6 +193,28 @@ class Leasing:
             )  # somebody has started who may come before others: they are told in the same step
             if not may_go_on:
                 return
+
+    def _foresee_anew(self) -> None:
+        """Somebody writes at another pace, or is ready later, than was believed: others are armed at another time."""
+        if self._state.config.shared_reads:
+            self._state.unsettled = True
+        elif self._state.waiting:
+            self._state.must_walk = True
+
+    def _moved(self, job: Job, *, also_others: bool = False) -> None:
+        """What the job's lease counts has changed: somebody may be raised for it, where not all have all they could use."""
+        lease = job.lease
+        quietly = lease is not None and self._rates.moves_nobody(job, self._state.config.lane(lease.kind))
+        self._state.unsettled |= also_others or not quietly
+
+    def _answer_with_rate(self, job: Job, held: Held, now_s: float) -> None:
+        """A ready lease hears its rate: at once where that is nobody else's business, else as all are told what moved."""
+        assert job.lease is not None
+        job.held = held
+        if self._rates.moves_nobody(job, self._state.config.lane(job.lease.kind)):
+            self._answering.offer(job, job.lease, now_s)
+        else:
+            self._state.unsettled, held.until_s = True, now_s
 
     def _make_room(self, now_s: float) -> None:
         """On a shared budget: saves that are cheaper given up than finished while blocked reads wait."""
@@ -244,8 +267,9 @@ class Leasing:
             lease.fence if lease.kind is Kind.WRITE else None
         )  # the end of a restore is no save's
         job.ended_reason = reason
+        quietly = self._rates.leaves(job, self._state.config.lane(lease.kind))
         self._state.let_go(job)
-        self._state.unsettled = True
+        self._state.unsettled |= not quietly
         self._state.touch(job, now_s)
 
     def revoke(self, job: Job, reason: GoneReason, now_s: float) -> None:
@@ -281,8 +305,9 @@ class Leasing:
         self._state.waiting.pop(job.uid, None)
         self._state.hold(job)
         self._state.count("granted")
+        self._rates.joined(job, self._state.config.lane(lease.kind))
         if is_there and self._state.enforces(job):
-            self._state.unsettled, job.held.until_s = True, now_s
+            self._answer_with_rate(job, job.held, now_s)
         else:
             self._answering.offer(job, lease, now_s)
 

@@ -63,6 +63,11 @@ class PoolConfig:
         return Kind.WRITE if self.shared_reads else kind
 
     @property
+    def is_bounded_by_sum_only(self) -> bool:
+        """Nothing but the sum of all rates bounds who may write how fast."""
+        return not self.shared_reads and self.max_writers is None and self.max_tenant_bytes_per_s is None
+
+    @property
     def safe_after_s(self) -> float:
         """Agent: the safe rate is usable this long after the receipt of its last answer."""
         return 3.0 * self.ttl_s

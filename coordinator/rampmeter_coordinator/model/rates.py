@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from rampmeter.core.messages import Kind, RateReason
 from rampmeter_coordinator.model import admission, counting, precedence
 from rampmeter_coordinator.model.admission import Writer
+from rampmeter_coordinator.model.level import Level
 from rampmeter_coordinator.model.records import Job, Lease, Waiter
 from rampmeter_coordinator.model.state import PoolState
 
@@ -17,11 +18,12 @@ NOTHING = (0, RateReason.NO_ROOM)
 
 
 class Rates:
-    """The bandwidth of one pool's leases. Changes nothing."""
+    """The bandwidth of one pool's leases. Changes no record."""
 
     def __init__(self, state: PoolState) -> None:
         self._state = state
         self._known: dict[Kind, Targets] = {}
+        self._levels: dict[Kind, Level] = {}
 
     def rest(self, lane: Kind, now_s: float) -> int:
         """What of a lane's budget is left for leases: not what silent jobs and fenced attempts may use."""
@@ -32,16 +34,79 @@ class Rates:
         """What the job's ready lease should have, were all others told already; and why it is not more."""
         if self._state.unsettled or lane not in self._known:
             return self._targets(lane, now_s).get(job.uid, NOTHING)
-        return self._known[lane].get(job.uid, NOTHING)
+        claim = self._claim_in_level(job, lane)
+        return (claim, RateReason.FULL) if claim else self._known[lane].get(job.uid, NOTHING)
 
     def work_out(self, now_s: float) -> None:
         """Work the targets out anew: they hold until something moves."""
-        lanes = self._state.lanes if self._state.live else ()
-        self._known = {lane: self._targets(lane, now_s) for lane in lanes}
+        self._known = {lane: self._targets(lane, now_s) for lane in self._state.lanes}
+        levels = ((lane, self._level_of(lane, now_s)) for lane in self._state.lanes)
+        self._levels = {lane: level for lane, level in levels if level is not None}
 
     def _targets(self, lane: Kind, now_s: float) -> Targets:
         ready = [job for job in self._state.holders(lane) if job.lease is not None and job.lease.ready]
-        return self._filled(self.in_order(ready, lane, now_s), lane, now_s)
+        return self._filled(self.in_order(ready, lane, now_s), lane, now_s) if ready else {}
+
+    # -- where everybody has all that it could use ---------------------------------------------------------------
+
+    def _level_of(self, lane: Kind, now_s: float) -> Level | None:
+        """The lane's claims if they fit together and nothing else bounds anybody."""
+        state = self._state
+        if state.in_grace or not state.config.is_bounded_by_sum_only:
+            return None
+        level = Level(self.rest(lane, now_s))
+        for job in state.holders(lane):
+            claim = self._plain_claim(job, lane)
+            if claim is None or not level.fits(claim) or counting.leased(job, now_s) > claim:
+                return None
+            level.add(job.uid, claim)
+        return level
+
+    def _plain_claim(self, job: Job, lane: Kind) -> int | None:
+        """What a holder could use, if nothing about it depends on others: its size is known, it moves, it is heard of."""
+        lease = job.lease
+        assert lease is not None
+        if lease.num_bytes is None or lease.progress.is_cut or job.silent_bytes_per_s:
+            return None
+        return self.wanted(job, lease.max_bytes_per_s, lane)
+
+    def _claim_in_level(self, job: Job, lane: Kind) -> int | None:
+        level = self._levels.get(lane)
+        return None if level is None or self._state.unsettled else level.claim_of(job.uid)
+
+    def has_all_room_for(self, job: Job, waiter: Waiter, lane: Kind) -> bool:
+        """Whether a newcomer can have all that it could use at once, while nobody waits and nobody has to give way."""
+        level = self._levels.get(lane)
+        if level is None or self._state.unsettled or self._state.waiting or job.silent_bytes_per_s:
+            return False
+        if waiter.num_bytes is None or waiter.deadline_at_s is not None:
+            return False
+        return level.fits(self.wanted(job, waiter.max_bytes_per_s, lane))
+
+    def moves_nobody(self, job: Job, lane: Kind) -> bool:
+        """Whether what becomes of this holder means nothing for all others: they have what they could use."""
+        return self._claim_in_level(job, lane) is not None and not self._state.waiting
+
+    def joined(self, job: Job, lane: Kind) -> None:
+        """The job has a lease now."""
+        level = self._levels.get(lane)
+        if level is None or not self._state.enforces(job):
+            return
+        claim = self._plain_claim(job, lane)
+        if claim is None or not level.fits(claim):
+            del self._levels[lane]
+        else:
+            level.add(job.uid, claim)
+
+    def leaves(self, job: Job, lane: Kind) -> bool:
+        """The job's lease ends; whether that means nothing for all others."""
+        if not self.moves_nobody(job, lane):
+            self._levels.pop(lane, None)
+            return False
+        self._levels[lane].remove(job.uid)
+        return True
+
+    # -- where it is not enough for all ------------------------------------------------------------------------
 
     def _filled(self, jobs: Sequence[Job], lane: Kind, now_s: float) -> Targets:
         writers = [self._claim(job, lane) for job in jobs]
@@ -62,7 +127,7 @@ class Rates:
         lease = job.lease
         assert lease is not None
         state, lane = self._state, self._state.config.lane(lease.kind)
-        if not state.enforces(job):
+        if not state.enforces(job) or target == self._claim_in_level(job, lane):
             return target
         wanted = counting.leased(job, now_s) if state.in_grace else target
         free = state.budget(lane) - state.counted_without(job, lane, now_s)

@@ -271,9 +271,9 @@ def test_no_more_are_let_in_at_once() -> None:
 def test_all_that_fit_start_in_one_step() -> None:
     """Twenty small saves wait for one that has all: when it ends every one of them writes."""
     desk = Desk()
-    holder = desk.writer(1, T, num_bytes=10**6)
+    holder = desk.writer(1, T, num_bytes=10**4)
     waiters = [desk.known(number, T) for number in range(2, 22)]
     for waiter in waiters:
-        waiter.ask(T + 1, ready_in_s=0.0, num_bytes=1000, max_bytes_per_s=40)
+        waiter.ask(T + 1, ready_in_s=0.0, num_bytes=100, max_bytes_per_s=40)
     holder.release(T + 2)
     assert desk.rates(T + 2) == dict.fromkeys(range(2, 22), 40)
