@@ -202,13 +202,13 @@ class Leasing:
             self._state.must_walk = True
 
     def _moved(self, job: Job, *, also_others: bool = False) -> None:
-        """What the job's lease counts has changed: somebody may be raised for it, where not all have all they could use."""
+        """What the lease counts has changed: others may be raised for it, where not all have what they could use."""
         lease = job.lease
         quietly = lease is not None and self._rates.moves_nobody(job, self._state.config.lane(lease.kind))
         self._state.unsettled |= also_others or not quietly
 
     def _answer_with_rate(self, job: Job, held: Held, now_s: float) -> None:
-        """A ready lease hears its rate: at once where that is nobody else's business, else as all are told what moved."""
+        """A ready lease hears its rate: at once where that moves nobody else, or as all are told what moved."""
         assert job.lease is not None
         job.held = held
         if self._rates.moves_nobody(job, self._state.config.lane(job.lease.kind)):

@@ -63,7 +63,7 @@ class Rates:
         return level
 
     def _plain_claim(self, job: Job, lane: Kind) -> int | None:
-        """What a holder could use, if nothing about it depends on others: its size is known, it moves, it is heard of."""
+        """What a holder could use, if that depends on nobody else: its size is known, it moves, it is heard of."""
         lease = job.lease
         assert lease is not None
         if lease.num_bytes is None or lease.progress.is_cut or job.silent_bytes_per_s:

@@ -3,12 +3,13 @@
 Decides nothing: `leasing` and `registry` do. What a store must keep, and who must be answered, is collected here.
 """
 
-import json
 import math
 import random
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, fields
+
+import msgspec
 
 from rampmeter.core.messages import AnyAnswer, Fence, Noted, Request
 from rampmeter_coordinator.model import counting
@@ -46,7 +47,7 @@ class PoolState(Bandwidth):
 
     def restore(self, records: Mapping[str, bytes], meta: bytes) -> None:
         """Take up what a store kept. In grace its times belong to another boot: what was held counts until its end."""
-        kept = json.loads(meta)
+        kept = msgspec.json.decode(meta)
         self._counts |= asdict(Totals(**kept["totals"]))
         self.capacity = Capacity.from_dict(kept.get("capacity", {}), self.config.budget_bytes_per_s)
         self.jobs = {job.uid: job for job in map(Job.from_bytes, records.values())}
@@ -83,11 +84,8 @@ class PoolState(Bandwidth):
         """Figures of the pool as a whole, written anew only when one of them has moved."""
         if self._meta_bytes is None or self._kept_cap != self.capacity.cap_bytes_per_s:
             self._kept_cap = self.capacity.cap_bytes_per_s
-            kept = {
-                "totals": self._counts,
-                "capacity": self.capacity.to_dict(),
-            }
-            self._meta_bytes = json.dumps(kept, separators=(",", ":")).encode()
+            kept = {"totals": self._counts, "capacity": self.capacity.to_dict()}
+            self._meta_bytes = msgspec.json.encode(kept)
         return self._meta_bytes
 
     # -- changes -----------------------------------------------------------------------------------------------
