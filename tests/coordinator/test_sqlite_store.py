@@ -14,7 +14,7 @@ import pytest
 
 from rampmeter.core.errors import ConfigError
 from rampmeter_coordinator.errors import StoreUnavailable
-from rampmeter_coordinator.store import sqlite_schema
+from rampmeter_coordinator.store import sqlite_file, sqlite_schema
 from rampmeter_coordinator.store.protocol import LogRow
 from rampmeter_coordinator.store.sqlite import SqliteStore, read_only_segment
 from rampmeter_coordinator.store.sqlite_file import SPARE_VERSIONS
@@ -169,7 +169,7 @@ def test_the_newest_version_of_each_record_stays_and_the_file_small(tmp_path):
 def test_records_that_never_change_outlive_the_rows_that_they_were_written_in(tmp_path, monkeypatch):
     """Old rows are dropped with what is current in them carried on; a commit that fails in the middle drops nothing."""
 
-    def failing(pool, rows):
+    def failing(rows):
         raise sqlite3.OperationalError("disk full")
 
     async def scenario(store):
@@ -180,7 +180,7 @@ def test_records_that_never_change_outlive_the_rows_that_they_were_written_in(tm
                 number, records={f"job{index}": b"%d" % number for index in range(10)}, log=[row(1)]
             )
             with monkeypatch.context() as patched:
-                patched.setattr(store._file.pools, "_append_rows", failing)
+                patched.setattr(sqlite_file, "pack_rows", failing)
                 with pytest.raises(StoreUnavailable):
                     await store.commit(again)
             await store.commit(again)
@@ -188,7 +188,22 @@ def test_records_that_never_change_outlive_the_rows_that_they_were_written_in(tm
         assert stored.records == {"idle": b"kept"} | {f"job{index}": b"599" for index in range(10)}
         assert await versions_in(store) < 2 * 12 + SPARE_VERSIONS + 20
 
-    opened(tmp_path, scenario)
+    opened(tmp_path, scenario, log_rows=50)
+
+
+@pytest.mark.parametrize("log_rows", [1, 300])
+def test_rows_that_the_log_needs_stay(tmp_path, log_rows):
+    """The log is whole to its cap however many versions there are, and after that the file does not grow."""
+
+    async def scenario(store):
+        for number in range(1, 700):
+            changes = {f"job{index}": b"%d" % number for index in range(10)}
+            await store.commit(batch(number, records=changes, log=[row(number)] if number % 2 else []))
+        assert await store.log("lustre") == [row(number) for number in range(1, 700, 2)][-log_rows:]
+        return await versions_in(store)
+
+    num_versions = opened(tmp_path, scenario, log_rows=log_rows)
+    assert num_versions <= max(2 * 10 + SPARE_VERSIONS, 10 * 2 * log_rows) + 20
 
 
 async def loaded(store):
@@ -203,7 +218,7 @@ async def newest_number(store):
 async def versions_in(store):
     """How many versions of records the file holds."""
     db = store._file._db
-    rows = await store._run(lambda: db.execute("SELECT records FROM versions").fetchall())
+    rows = await store._run(lambda: db.execute("SELECT records FROM commits").fetchall())
     return sum(len(unpack_records(packed)) for (packed,) in rows)
 
 

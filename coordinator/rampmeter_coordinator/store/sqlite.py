@@ -31,6 +31,9 @@ from rampmeter_coordinator.store.protocol import (
 from rampmeter_coordinator.store.sqlite_file import PoolFile, read_segment
 from rampmeter_coordinator.store.sqlite_schema import SCHEMA, migrate
 
+_CHECKPOINT_PAGES = 4000
+"""Of the write-ahead log, 16 MB: pages that are used again and again are copied into the file a quarter as often."""
+
 _FILE = "rampmeter.sqlite3"
 _LOCK = "lock"
 
@@ -159,6 +162,7 @@ def _connect(path: Path, synchronous: str) -> sqlite3.Connection:
         db = sqlite3.connect(path, isolation_level=None, cached_statements=64)
         db.execute("PRAGMA journal_mode = WAL")
         db.execute(f"PRAGMA synchronous = {synchronous}")
+        db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         migrate(db, path)
     except sqlite3.Error as error:
         raise ConfigError(f"{path} cannot be used: {error}") from error

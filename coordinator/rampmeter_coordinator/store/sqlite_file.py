@@ -1,8 +1,8 @@
 """Reads and writes the file of the embedded store: what a commit appends, and how the file stays small.
 
-Records are appended, never changed in place: a commit of 32 records is one row at the end instead of 32 pages all over
-the file, and costs the same for 100 jobs and 100,000. When the file holds twice as many versions as there are records,
-each commit drops the oldest rows and appends what was still current in them.
+A commit is one row at the end of one table: its head, the records that changed and the decisions. Nothing is changed
+in place, so that it costs the same for 100 jobs and 100,000. When the file holds twice as many versions as there are
+records, each commit drops the oldest rows that the log needs no more, and appends what was still current in them.
 """
 
 import sqlite3
@@ -26,20 +26,21 @@ SPARE_VERSIONS = 1000
 _MAX_DROPPED = 8
 """Old rows that one commit looks through at most: no commit takes long."""
 
-_SELECT_HEAD = (
-    "SELECT number, epoch, writer, boot_id, now_s, grace_s, grace_until_s FROM heads WHERE pool = ?"
-)
-_PUT_HEAD = """
-INSERT INTO heads (number, epoch, writer, boot_id, now_s, grace_s, grace_until_s, meta, num_rows, pool)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (pool) DO UPDATE SET
-number = excluded.number, epoch = excluded.epoch, writer = excluded.writer, boot_id = excluded.boot_id,
-now_s = excluded.now_s, grace_s = excluded.grace_s, grace_until_s = excluded.grace_until_s, meta = excluded.meta,
-num_rows = heads.num_rows + excluded.num_rows
+_SELECT_NEWEST = """
+SELECT number, epoch, writer, boot_id, now_s, grace_s, grace_until_s, meta, num_rows FROM commits
+WHERE pool = ? ORDER BY id DESC LIMIT 1
+"""
+_INSERT = """
+INSERT INTO commits (number, epoch, writer, boot_id, now_s, grace_s, grace_until_s, meta, num_rows, pool, records, rows)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 
 class PoolFile:
-    """All pools of one connection; lives in the store's thread."""
+    """All pools of one connection; lives in the store's thread.
+
+    Nobody else writes the file, for its directory is locked: what it holds is looked up once and then remembered.
+    """
 
     def __init__(self, db: sqlite3.Connection, *, log_rows: int) -> None:
         self._db = db
@@ -47,32 +48,22 @@ class PoolFile:
         self._indexes: dict[str, _Index] = {}
 
     def load(self, pool: str) -> StoredPool | None:
-        head = self.head(pool)
-        if head is None:
+        newest = self._newest(pool)
+        if newest is None:
             return None
-        (meta,) = self._db.execute("SELECT meta FROM heads WHERE pool = ?", (pool,)).fetchone()
+        head, meta, _ = newest
         return StoredPool(head=head, records=self._records(pool), meta=meta, contiguous=True)
 
     def head(self, pool: str) -> Head | None:
-        row = self._db.execute(_SELECT_HEAD, (pool,)).fetchone()
-        if row is None:
-            return None
-        number, epoch, writer, boot_id, now_s, grace_s, grace_until_s = row
-        return Head(
-            number=number,
-            epoch=epoch,
-            writer=writer,
-            boot_id=boot_id,
-            now_s=now_s,
-            grace_s=grace_s,
-            grace_until_s=grace_until_s,
-        )
+        newest = self._newest(pool)
+        return newest[0] if newest else None
 
     def commit(self, batch: Batch) -> None:
         self._db.execute("BEGIN IMMEDIATE")
         try:
-            if must_land(batch.head, self.head(batch.pool), batch.pool):
-                self._write(batch)
+            index = self._index(batch.pool)
+            if must_land(batch.head, index.head, batch.pool):
+                self._write(batch, index)
             self._db.execute("COMMIT")
         except BaseException:
             self._indexes.pop(batch.pool, None)  # it may be ahead of the file now
@@ -81,19 +72,22 @@ class PoolFile:
             raise
 
     def log(self, pool: str) -> list[LogRow]:
-        return read_log(self._db, pool)
+        return read_log(self._db, pool)[-self._log_rows :]
 
     def segment(self, pool: str) -> Segment | None:
-        return read_segment(self._db, pool)
+        return read_segment(self._db, pool, log_rows=self._log_rows)
 
     # -- writing -----------------------------------------------------------------------------------------------
 
-    def _write(self, batch: Batch) -> None:
+    def _write(self, batch: Batch, index: "_Index") -> None:
         pool, head, rows = batch.pool, batch.head, batch.log
-        if batch.changes.records:
-            self._append_records(pool, batch.changes.records)
-        self._db.execute(
-            _PUT_HEAD,
+        records = batch.changes.records
+        carried = self._drop_old(index)
+        if carried:
+            records = {**carried, **records}
+        num_rows = index.num_rows + len(rows)
+        cursor = self._db.execute(
+            _INSERT,
             (
                 head.number,
                 head.epoch,
@@ -103,57 +97,38 @@ class PoolFile:
                 head.grace_s,
                 head.grace_until_s,
                 batch.changes.meta,
-                len(rows),
+                num_rows,
                 pool,
+                pack_records(records),
+                pack_rows(rows[-self._log_rows :]) if rows else None,
             ),
         )
-        if rows:
-            self._append_rows(pool, rows)
-        if batch.opening is not None:
-            self._begin_segment(batch, batch.opening)
-
-    def _append_records(self, pool: str, records: Mapping[str, bytes | None]) -> None:
-        index = self._indexes.get(pool)
-        if index is None:
-            index = self._indexes[pool] = self._read_index(pool)
-        carried = self._drop_old(index)
-        if carried:
-            records = {**carried, **records}
-        cursor = self._db.execute(
-            "INSERT INTO versions (pool, records) VALUES (?, ?)", (pool, pack_records(records))
-        )
         assert cursor.lastrowid is not None
-        index.append(cursor.lastrowid, records)
+        index.append(cursor.lastrowid, records, num_rows if rows else None)
+        index.head, index.num_rows = head, num_rows
+        if batch.opening is not None:
+            self._begin_segment(batch, batch.opening, num_rows)
 
     def _drop_old(self, index: "_Index") -> Records:
         """Drop the oldest rows if there are too many versions; gives what is still current in them."""
         carried: Records = {}
         for _ in range(_MAX_DROPPED):
-            if not index.too_many():
+            if not index.too_many(self._log_rows):
                 break
-            row = index.rows[0][0]
-            (packed,) = self._db.execute("SELECT records FROM versions WHERE id = ?", (row,)).fetchone()
-            carried |= index.drop_oldest(unpack_records(packed))
-            self._db.execute("DELETE FROM versions WHERE id = ?", (row,))
+            row, current = index.drop_oldest()
+            if current:
+                (packed,) = self._db.execute("SELECT records FROM commits WHERE id = ?", (row,)).fetchone()
+                records = unpack_records(packed)
+                carried |= {key: records[key] for key in index.carry(current, records)}
+            self._db.execute("DELETE FROM commits WHERE id = ?", (row,))
         return carried
 
-    def _append_rows(self, pool: str, rows: tuple[LogRow, ...]) -> None:
-        (last_row,) = self._db.execute("SELECT num_rows FROM heads WHERE pool = ?", (pool,)).fetchone()
-        self._db.execute(
-            "INSERT INTO log (pool, last_row, rows) VALUES (?, ?, ?)",
-            (pool, last_row, pack_rows(rows[-self._log_rows :])),
-        )
-        self._db.execute(
-            "DELETE FROM log WHERE pool = ? AND last_row <= ?", (pool, last_row - self._log_rows)
-        )
-
-    def _begin_segment(self, batch: Batch, opening: bytes) -> None:
+    def _begin_segment(self, batch: Batch, opening: bytes, num_rows: int) -> None:
         pool = batch.pool
         self._db.execute("DELETE FROM start_records WHERE pool = ?", (pool,))
         self._db.execute(
-            "INSERT OR REPLACE INTO starts (pool, epoch, num_rows, opening, meta) "
-            "SELECT pool, epoch, num_rows, ?, meta FROM heads WHERE pool = ?",
-            (opening, pool),
+            "INSERT OR REPLACE INTO starts (pool, epoch, num_rows, opening, meta) VALUES (?, ?, ?, ?, ?)",
+            (pool, batch.head.epoch, num_rows, opening, batch.changes.meta),
         )
         for chunk in chunks(self._records(pool)):
             self._db.execute(
@@ -162,77 +137,120 @@ class PoolFile:
 
     # -- reading -----------------------------------------------------------------------------------------------
 
+    def _newest(self, pool: str) -> tuple[Head, bytes, int] | None:
+        """Head, meta and number of decisions as of the newest commit."""
+        found = self._db.execute(_SELECT_NEWEST, (pool,)).fetchone()
+        if found is None:
+            return None
+        number, epoch, writer, boot_id, now_s, grace_s, grace_until_s, meta, num_rows = found
+        head = Head(
+            number=number,
+            epoch=epoch,
+            writer=writer,
+            boot_id=boot_id,
+            now_s=now_s,
+            grace_s=grace_s,
+            grace_until_s=grace_until_s,
+        )
+        return head, meta, num_rows
+
     def _records(self, pool: str) -> dict[str, bytes]:
         newest: Records = {}
-        for (packed,) in self._db.execute("SELECT records FROM versions WHERE pool = ? ORDER BY id", (pool,)):
+        for (packed,) in self._db.execute("SELECT records FROM commits WHERE pool = ? ORDER BY id", (pool,)):
             newest |= unpack_records(packed)
         return {key: value for key, value in newest.items() if value is not None}
 
+    def _index(self, pool: str) -> "_Index":
+        index = self._indexes.get(pool)
+        if index is None:
+            index = self._indexes[pool] = self._read_index(pool)
+        return index
+
     def _read_index(self, pool: str) -> "_Index":
         index = _Index()
-        for row, packed in self._db.execute(
-            "SELECT id, records FROM versions WHERE pool = ? ORDER BY id", (pool,)
+        newest = self._newest(pool)
+        if newest is not None:
+            index.head, _, index.num_rows = newest
+        for row, packed, last_row in self._db.execute(
+            "SELECT id, records, CASE WHEN rows IS NOT NULL THEN num_rows END FROM commits "
+            "WHERE pool = ? ORDER BY id",
+            (pool,),
         ):
-            index.append(row, unpack_records(packed))
+            index.append(row, unpack_records(packed), last_row)
         return index
 
 
 class _Index:
-    """Where the newest version of each record of a pool stands, deleted ones too as long as older versions do."""
+    """What the file holds of a pool: the head of its newest commit, and where the newest version of each record stands,
+    of deleted ones too as long as older versions do.
+    """
 
     def __init__(self) -> None:
-        self.rows: deque[tuple[int, int]] = deque()
-        """Rows from the oldest on, with the number of versions in each."""
+        self.head: Head | None = None
+        self.num_rows = 0
+        """Of all decisions that were ever logged."""
+        self._rows: deque[tuple[int, tuple[str, ...], int | None]] = deque()
+        """Rows from the oldest on: id, keys of its records, number of its last decision if it has any."""
         self._newest: dict[str, int] = {}
         self._num_versions = 0
 
-    def append(self, row: int, records: Mapping[str, bytes | None]) -> None:
-        self.rows.append((row, len(records)))
+    def append(self, row: int, records: Mapping[str, bytes | None], last_row: int | None) -> None:
+        self._rows.append((row, tuple(records), last_row))
         self._num_versions += len(records)
         self._newest.update(dict.fromkeys(records, row))
 
-    def too_many(self) -> bool:
-        return self._num_versions > 2 * len(self._newest) + SPARE_VERSIONS
+    def too_many(self, log_rows: int) -> bool:
+        """There are too many versions, and the log of `log_rows` decisions needs the oldest row no more."""
+        if self._num_versions <= 2 * len(self._newest) + SPARE_VERSIONS:
+            return False
+        last_row = self._rows[0][2]
+        return last_row is None or last_row <= self.num_rows - log_rows
 
-    def drop_oldest(self, records: Records) -> Records:
-        """Forget the oldest row, which holds `records`; gives those that are current."""
-        row, count = self.rows.popleft()
-        self._num_versions -= count
-        current = {key: value for key, value in records.items() if self._newest.get(key) == row}
-        for key, value in current.items():
-            if value is None:  # nothing older is left that it would hide
+    def drop_oldest(self) -> tuple[int, list[str]]:
+        """Forget the oldest row; gives its id, and the keys of what is current in it."""
+        row, keys, _ = self._rows.popleft()
+        self._num_versions -= len(keys)
+        return row, [key for key in keys if self._newest[key] == row]
+
+    def carry(self, keys: list[str], records: Records) -> list[str]:
+        """Those keys whose records live on; deleted ones are forgotten: nothing older is left that they would hide."""
+        for key in keys:
+            if records[key] is None:
                 del self._newest[key]
-        return {key: value for key, value in current.items() if value is not None}
+        return [key for key in keys if records[key] is not None]
 
 
 def read_log(db: sqlite3.Connection, pool: str) -> list[LogRow]:
     """The newest decisions, oldest first."""
-    found = db.execute("SELECT rows FROM log WHERE pool = ? ORDER BY id", (pool,))
+    found = db.execute("SELECT rows FROM commits WHERE pool = ? AND rows IS NOT NULL ORDER BY id", (pool,))
     return [row for (packed,) in found for row in unpack_rows(packed)]
 
 
-def read_segment(db: sqlite3.Connection, pool: str) -> Segment | None:
-    """The newest segment of the log, all of it as of one moment, whoever writes meanwhile."""
+def read_segment(db: sqlite3.Connection, pool: str, *, log_rows: int | None = None) -> Segment | None:
+    """The newest segment of the log, all of it as of one moment, whoever writes meanwhile.
+
+    Of the newest `log_rows` decisions, or of all that the file still has.
+    """
     db.execute("BEGIN")
     try:
         start = db.execute(
-            "SELECT starts.epoch, opening, starts.meta, heads.num_rows - starts.num_rows FROM starts "
-            "JOIN heads USING (pool) WHERE pool = ?",
-            (pool,),
+            "SELECT epoch, opening, meta, num_rows FROM starts WHERE pool = ?", (pool,)
         ).fetchone()
         if start is None:
             return None
-        epoch, opening, meta, num_since = start
+        epoch, opening, meta, num_before = start
+        *_, num_rows = db.execute(_SELECT_NEWEST, (pool,)).fetchone()
         records: dict[str, bytes] = {}
         for (packed,) in db.execute("SELECT records FROM start_records WHERE pool = ? ORDER BY id", (pool,)):
             records |= {key: value for key, value in unpack_records(packed).items() if value is not None}
+        log = read_log(db, pool)
         return segment_of(
             epoch=epoch,
             opening=opening,
             meta=meta,
             records=records,
-            log=read_log(db, pool),
-            num_since=num_since,
+            log=log if log_rows is None else log[-log_rows:],
+            num_since=num_rows - num_before,
         )
     finally:
         db.execute("ROLLBACK")

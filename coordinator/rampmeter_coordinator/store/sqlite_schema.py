@@ -1,9 +1,8 @@
 """The tables of the embedded store, and how files of earlier releases become files of this one. Forward only.
 
-heads     one row a pool; `num_rows` counts all decisions that were ever logged
-versions  records as they were committed, a row per commit: {key: value or nil}; the newest row with a key counts
-log       decisions, a row per commit; `last_row` is the number of its last decision
-starts    how the newest segment of the log began, with a copy of the records in `start_records`
+commits  a row per commit; the newest one of a pool is its head. `records`: those that changed, {key: value or nil};
+         the newest row with a key counts. `rows`: its decisions, if any; `num_rows` counts all that were ever logged
+starts   how the newest segment of the log began, with a copy of the records in `start_records`
 """
 
 import sqlite3
@@ -16,7 +15,7 @@ import msgspec
 from rampmeter.core.errors import ConfigError
 from rampmeter_coordinator.store.protocol import LogRow, pack_rows
 
-SCHEMA = 2
+SCHEMA = 3
 CHUNK = 500
 """Records in one row where many are written at once."""
 
@@ -48,6 +47,20 @@ _TABLES_2 = (
     ) WITHOUT ROWID""",
     "CREATE TABLE start_records (id INTEGER PRIMARY KEY, pool TEXT NOT NULL, records BLOB NOT NULL)",
 )
+
+_COMMITS_3 = """
+CREATE TABLE commits (
+    id INTEGER PRIMARY KEY, pool TEXT NOT NULL, number INTEGER NOT NULL, epoch INTEGER NOT NULL, writer TEXT NOT NULL,
+    boot_id TEXT NOT NULL, now_s REAL NOT NULL, grace_s REAL NOT NULL, grace_until_s REAL NOT NULL,
+    num_rows INTEGER NOT NULL, meta BLOB NOT NULL, records BLOB NOT NULL, rows BLOB
+)
+"""
+_MOVE_3 = """
+INSERT INTO commits
+    (pool, number, epoch, writer, boot_id, now_s, grace_s, grace_until_s, num_rows, meta, records, rows)
+SELECT pool, number, epoch, writer, boot_id, now_s, grace_s, grace_until_s, {num_rows}, meta, {records}, {rows}
+FROM heads {what}
+"""
 
 Records = dict[str, bytes | None]
 
@@ -123,4 +136,21 @@ def _rows_per_commit(db: sqlite3.Connection) -> None:
     db.execute("DROP TABLE old_log")
 
 
-_STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first_tables, _rows_per_commit)
+def _one_row_per_commit(db: sqlite3.Connection) -> None:
+    """A head in place, a row of records and a row of decisions per commit become one row per commit."""
+    db.execute(_COMMITS_3)
+    nothing = f"X'{pack_records({}).hex()}'"
+    old_records = "JOIN (SELECT id, pool, records FROM versions) USING (pool) ORDER BY id"
+    db.execute(_MOVE_3.format(num_rows="num_rows", records="records", rows="NULL", what=old_records))
+    old_log = "JOIN (SELECT id, pool, last_row, rows FROM log) USING (pool) ORDER BY id"
+    db.execute(_MOVE_3.format(num_rows="last_row", records=nothing, rows="rows", what=old_log))
+    db.execute(_MOVE_3.format(num_rows="num_rows", records=nothing, rows="NULL", what=""))
+    for table in ("heads", "versions", "log"):
+        db.execute(f"DROP TABLE {table}")
+
+
+_STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (
+    _first_tables,
+    _rows_per_commit,
+    _one_row_per_commit,
+)
