@@ -16,7 +16,7 @@ from invariants.leader import Store
 from invariants.process import Process
 from rampmeter.core.leaseclock import Allowance, LeaseClock
 from rampmeter.core.messages import MARGIN_S, Fence, Kind, LeaseState, RateReason
-from rampmeter_coordinator.model import admission, counting, leasing, queueing, urgency
+from rampmeter_coordinator.model import admission, counting, holding, leasing, queueing, urgency
 from rampmeter_coordinator.model import ledger as ledger_module
 from rampmeter_coordinator.model.bandwidth import Bandwidth
 from rampmeter_coordinator.model.capacity import Capacity
@@ -351,12 +351,12 @@ def reply_goes_out_before_its_commit(patch: Patch) -> None:
 
 def restore_made_anew_is_a_save(patch: Patch) -> None:
     """A lease that comes back after lost memory counts against the writes, whatever it is for."""
-    recreate = leasing.Leasing._recreate
+    recreate = holding.Holding.recreate
 
     def naive(self: Any, job: Any, request: Any, now_s: float) -> None:
         recreate(self, job, dataclasses.replace(request, kind=Kind.WRITE), now_s)
 
-    patch.setattr(leasing.Leasing, "_recreate", naive)
+    patch.setattr(holding.Holding, "recreate", naive)
 
 
 def tenants_other_leases_do_not_count(patch: Patch) -> None:
@@ -369,7 +369,7 @@ def tenants_other_leases_do_not_count(patch: Patch) -> None:
 
 def start_within_60_s_whatever_the_lead(patch: Patch) -> None:
     """A lead of 90 s is thrown back for ever."""
-    patch.setattr(leasing, "_start_within", lambda job, waiter: 60.0)
+    patch.setattr(holding, "_start_within", lambda job, waiter: 60.0)
 
 
 def held_requests_hide_contact(patch: Patch) -> None:

@@ -1,16 +1,13 @@
-"""The life of a slot and a lease: asked for, granted armed, ready, renewed, ended. Somebody always starts.
+"""Requests that speak of slots and leases, what time does to both, who is told what follows. Somebody always starts.
 
-Takes the requests that speak of slots and leases and what time does to them; `queueing` says who is granted, `rates`
-how fast, `answering` finds the words.
+`queueing` says who is granted, `rates` how fast, `holding` gives and ends leases, `answering` finds the words.
 """
 
 from rampmeter.core.fields import MAX_SECONDS
 from rampmeter.core.messages import (
-    Fence,
     GoneReason,
     Kind,
     LeaseState,
-    RateReason,
     Ready,
     Release,
     Renew,
@@ -19,36 +16,34 @@ from rampmeter.core.messages import (
 )
 from rampmeter_coordinator.model import counting, precedence, reporting
 from rampmeter_coordinator.model.answering import Answering
-from rampmeter_coordinator.model.pool import HOLD_RENEWAL_S, HOLD_SLOT_S, START_WITHIN_S
+from rampmeter_coordinator.model.holding import Holding
+from rampmeter_coordinator.model.pool import HOLD_RENEWAL_S, HOLD_SLOT_S
 from rampmeter_coordinator.model.progress import Verdict
 from rampmeter_coordinator.model.queueing import Queueing
-from rampmeter_coordinator.model.rates import Rates, in_hand, lead_of
-from rampmeter_coordinator.model.records import Held, Job, Lease, Offer, Waiter
-from rampmeter_coordinator.model.registry import Registry
+from rampmeter_coordinator.model.rates import Rates
+from rampmeter_coordinator.model.records import Held, Job, Lease, Waiter
 from rampmeter_coordinator.model.state import PoolState
 
 NEW_PACE = 0.05
 """A writer whose pace has changed by less ends about when it was believed to."""
 
-MAX_DOUBLINGS = 4
-"""An armed lease is taken back after max(60 s, 2 x lead time), doubled per miss up to 16 times."""
-
 
 class Leasing:
     """The leases and waiters of one pool."""
 
-    def __init__(self, state: PoolState, registry: Registry, rates: Rates) -> None:
+    def __init__(self, state: PoolState, rates: Rates, answering: Answering, holding: Holding) -> None:
         self._state = state
         self._rates = rates
-        self._answering = Answering(state, registry, self._rates)
-        self._queueing = Queueing(state, self._rates, self._answering, self._grant)
+        self._answering = answering
+        self._holding = holding
+        self._queueing = Queueing(state, rates, answering, holding.grant)
 
     # -- requests ----------------------------------------------------------------------------------------------
 
     def ask(self, job: Job, request: SlotRequest, now_s: float) -> None:
         """May I checkpoint now? Held while its turn is near; `rebalance` grants."""
         if job.lease is not None:  # whoever asks holds nothing
-            self.end(job, LeaseState.EXPIRED, GoneReason.EXPIRED, now_s)
+            self._holding.end(job, LeaseState.EXPIRED, GoneReason.EXPIRED, now_s)
         if not request.started:
             self._new_save(job)
         since_s = counting.waits_since(job, now_s)
@@ -58,13 +53,13 @@ class Leasing:
         job.held = Held(seq=request.seq, received_s=now_s, until_s=now_s + HOLD_SLOT_S)
         if not self._state.enforces(job):
             self._state.count("would_wait", int(self._rates.would_wait(job, waiter)))
-            self._grant(job, waiter, now_s)
+            self._holding.grant(job, waiter, now_s)
             return
         if self._answering.needs_contact(job, now_s) and waiter.deadline_at_s is None:
             self._answering.wait(job, 0.0, WaitReason.CONFIRM, now_s)
             return
         if self._rates.has_all_room_for(job, waiter, self._state.config.lane(waiter.kind)):
-            self._grant(job, waiter, now_s)
+            self._holding.grant(job, waiter, now_s)
             return
         self._state.waiting[job.uid] = job
         if not self._queueing.joins(job, waiter, now_s):
@@ -89,12 +84,12 @@ class Leasing:
         lease.ready, lease.ready_by_s, lease.ready_at_s = True, None, None
         lease.num_bytes = lease.num_bytes if request.num_bytes is None else request.num_bytes
         job.num_not_ready = 0
-        self._answer_with_rate(job, Held(seq=request.seq, received_s=now_s, until_s=now_s), now_s)
+        self._holding.answer_with_rate(job, Held(seq=request.seq, received_s=now_s, until_s=now_s), now_s)
 
     def renew(self, job: Job, request: Renew, now_s: float) -> None:
         """The lease goes on: answered at once where its rate changes, else at the end of the hold."""
         if job.lease is None and self._state.in_grace and request.held_bytes_per_s > 0:
-            self._recreate(job, request, now_s)
+            self._holding.recreate(job, request, now_s)
         elif job.lease is None or job.lease.fence != request.fence:
             self._answering.gone(job, request.seq, now_s, now_s)
             return
@@ -103,7 +98,7 @@ class Leasing:
         self.learn(job, job.lease, request, now_s)
         if self._is_hopeless(job, job.lease, request, rate, now_s):
             job.held = Held(seq=request.seq, received_s=now_s, until_s=now_s)
-            self.revoke(job, GoneReason.NO_PROGRESS, now_s)
+            self._holding.revoke(job, GoneReason.NO_PROGRESS, now_s)
             return
         hold_s = min(HOLD_RENEWAL_S, self._state.config.ttl_s / 3.0)
         if now_s + 2.0 * hold_s >= counting.lease_until(job) or self._answering.needs_contact(job, now_s):
@@ -150,9 +145,9 @@ class Leasing:
         """The agent has applied the answer to `ack` last; a lease that it therefore does not hold is over."""
         from_old_shares = bool(job.old_shares)
         if counting.confirm(job, ack):
-            self._moved(job, also_others=from_old_shares)
+            self._holding.moved(job, also_others=from_old_shares)
         if job.lease is not None and now_s >= counting.lease_until(job):
-            self.end(job, LeaseState.EXPIRED, GoneReason.EXPIRED, now_s)
+            self._holding.end(job, LeaseState.EXPIRED, GoneReason.EXPIRED, now_s)
 
     def withdraw(self, job: Job) -> None:
         """The client of the held request has gone."""
@@ -167,12 +162,12 @@ class Leasing:
         if lease is not None and lease.ready_at_s is not None:
             self._foresee_anew()
         if lease is not None and now_s >= lease.offers[0].until_s:
-            self._moved(job)
+            self._holding.moved(job)
         if lease is not None and all(now_s >= offer.until_s for offer in lease.offers):
-            self.end(job, LeaseState.EXPIRED, GoneReason.EXPIRED, now_s)
+            self._holding.end(job, LeaseState.EXPIRED, GoneReason.EXPIRED, now_s)
         elif lease is not None and lease.ready_by_s is not None and now_s >= lease.ready_by_s:
             job.num_not_ready += 1
-            self.end(job, LeaseState.REVOKED, GoneReason.NOT_READY, now_s)
+            self._holding.end(job, LeaseState.REVOKED, GoneReason.NOT_READY, now_s)
         self._answer_if_over(job, now_s)
 
     def rebalance(self, now_s: float) -> None:
@@ -201,21 +196,6 @@ class Leasing:
         elif self._state.waiting:
             self._state.must_walk = True
 
-    def _moved(self, job: Job, *, also_others: bool = False) -> None:
-        """What the lease counts has changed: others may be raised for it, where not all have what they could use."""
-        lease = job.lease
-        quietly = lease is not None and self._rates.moves_nobody(job, self._state.config.lane(lease.kind))
-        self._state.unsettled |= also_others or not quietly
-
-    def _answer_with_rate(self, job: Job, held: Held, now_s: float) -> None:
-        """A ready lease hears its rate: at once where that moves nobody else, or as all are told what moved."""
-        assert job.lease is not None
-        job.held = held
-        if self._rates.moves_nobody(job, self._state.config.lane(job.lease.kind)):
-            self._answering.offer(job, job.lease, now_s)
-        else:
-            self._state.unsettled, held.until_s = True, now_s
-
     def _make_room(self, now_s: float) -> None:
         """On a shared budget: saves that are cheaper given up than finished while blocked reads wait."""
         if not self._state.config.shared_reads or self._state.old_counted(Kind.WRITE, now_s):
@@ -226,7 +206,7 @@ class Leasing:
         for job in holders:
             is_save = job.lease is not None and job.lease.kind is Kind.WRITE and job.lease.ready
             if is_save and precedence.pays_to_give_up(job, reads, price, budget, now_s):
-                self.revoke(job, GoneReason.MAKE_ROOM, now_s)
+                self._holding.revoke(job, GoneReason.MAKE_ROOM, now_s)
                 return
 
     def _speak(self, now_s: float) -> None:
@@ -252,93 +232,9 @@ class Leasing:
         else:
             self._answering.gone(job, held.seq, held.received_s, now_s)
 
-    # -- the lease ---------------------------------------------------------------------------------------------
-
-    def end(self, job: Job, state: LeaseState, reason: GoneReason, now_s: float) -> None:
-        """The lease is over and counts no more."""
-        lease = job.lease
-        assert lease is not None
-        lease.state = state
-        self._state.capacity.left(job.uid)
-        self._state.note_rate(job, lease, 0, now_s)
-        if state is not LeaseState.RELEASED:
-            self._state.count("expired" if state is LeaseState.EXPIRED else "revoked")
-        job.ended_fence = (
-            lease.fence if lease.kind is Kind.WRITE else None
-        )  # the end of a restore is no save's
-        job.ended_reason = reason
-        quietly = self._rates.leaves(job, self._state.config.lane(lease.kind))
-        self._state.let_go(job)
-        self._state.unsettled |= not quietly
-        self._state.touch(job, now_s)
-
-    def revoke(self, job: Job, reason: GoneReason, now_s: float) -> None:
-        """Take the lease back. What it allowed counts until that is confirmed or it would have expired."""
-        if self._state.enforces(job):
-            job.old_shares += (counting.revoked(job, now_s),)
-        self.end(job, LeaseState.REVOKED, reason, now_s)
-        if job.held is not None:
-            self._answering.gone(job, job.held.seq, job.held.received_s, now_s)
-
-    def _grant(self, job: Job, waiter: Waiter, now_s: float) -> None:
-        assert job.held is not None
-        is_there = in_hand(waiter)
-        if job.save_since_s is None:
-            job.save_since_s = now_s
-        lease = Lease(
-            fence=self._state.next_fence(),
-            kind=waiter.kind,
-            state=LeaseState.ARMED,
-            granted_s=now_s,
-            offers=[],
-            reason=RateReason.PREPARE,
-            ready=is_there,
-            ready_by_s=None if is_there else now_s + _start_within(job, waiter),
-            num_bytes=waiter.num_bytes,
-            max_bytes_per_s=waiter.max_bytes_per_s,
-            order_s=job.save_since_s,
-            ready_at_s=None if is_there else now_s + lead_of(job, waiter),
-            deadline_at_s=waiter.deadline_at_s,
-            goes_on=waiter.started,
-        )
-        job.lease, job.waiter, job.queued_since_s = lease, None, None
-        self._state.waiting.pop(job.uid, None)
-        self._state.hold(job)
-        self._state.count("granted")
-        self._rates.joined(job, self._state.config.lane(lease.kind))
-        if is_there and self._state.enforces(job):
-            self._answer_with_rate(job, job.held, now_s)
-        else:
-            self._answering.offer(job, lease, now_s)
-
-    def _recreate(self, job: Job, request: Renew, now_s: float) -> None:
-        """Grace after lost memory: the holder tells what it holds; it is counted as told and never raised."""
-        until_s = now_s + self._state.config.ttl_s
-        lease = Lease(
-            fence=self._state.next_fence(),
-            kind=request.kind,
-            state=LeaseState.ACTIVE,
-            granted_s=now_s,
-            offers=[Offer(seq=request.ack, bytes_per_s=request.held_bytes_per_s, until_s=until_s)],
-            reason=RateReason.GRACE,
-            ready=True,
-            num_bytes=job.num_bytes if request.num_bytes is None else request.num_bytes,
-            order_s=now_s,
-            goes_on=True,
-        )
-        job.lease, job.save_since_s = lease, now_s
-        self._state.hold(job)
-        self._state.note_rate(job, lease, request.held_bytes_per_s, now_s)
-
     def live_price(self, now_s: float) -> float:
         """The largest waiting bid, in GPU-seconds per byte."""
         return self._queueing.live_price(now_s)
-
-    def holder_of(self, fence: Fence) -> Job | None:
-        """Whose live lease carries this fence."""
-        return next(
-            (job for job in self._state.live.values() if job.lease and job.lease.fence == fence), None
-        )
 
 
 def _waiter(job: Job, request: SlotRequest, since_s: float, now_s: float) -> Waiter:
@@ -362,7 +258,3 @@ def _deadline(job: Job, request: SlotRequest, now_s: float) -> float | None:
     if not request.urgent or request.kind is not Kind.WRITE or job.num_false_alarms:
         return None
     return MAX_SECONDS if request.deadline_s is None else now_s + request.deadline_s
-
-
-def _start_within(job: Job, waiter: Waiter) -> float:
-    return max(START_WITHIN_S, 2.0 * lead_of(job, waiter)) * 2.0 ** min(job.num_not_ready, MAX_DOUBLINGS)

@@ -25,7 +25,9 @@ from rampmeter.core.messages import (
     SlotRequest,
 )
 from rampmeter_coordinator.model import counting, validating
+from rampmeter_coordinator.model.answering import Answering
 from rampmeter_coordinator.model.commands import Changes, Command, Disconnected, Refusal, Reply
+from rampmeter_coordinator.model.holding import Holding
 from rampmeter_coordinator.model.leasing import Leasing
 from rampmeter_coordinator.model.pool import PoolConfig
 from rampmeter_coordinator.model.rates import Rates
@@ -43,7 +45,9 @@ class Ledger:
         self._state = state
         self._registry = Registry(state)
         rates = Rates(state)
-        self._leasing = Leasing(state, self._registry, rates)
+        answering = Answering(state, self._registry, rates)
+        self._holding = Holding(state, rates, answering)
+        self._leasing = Leasing(state, rates, answering, self._holding)
         self._viewing = Viewing(state, rates)
         self._refreshed = not state.jobs
         self._handlers: Mapping[type, Callable[[Job, Any, float], None]] = {
@@ -155,7 +159,7 @@ class Ledger:
             )
         if not isinstance(request, Ready | Renew | Release) or _holds(job, request.fence):
             return None
-        if self._leasing.holder_of(request.fence) is None:
+        if self._holding.holder_of(request.fence) is None:
             return None
         return Refusal(
             reason=RefusalReason.FOREIGN_LEASE,
@@ -196,7 +200,7 @@ class Ledger:
             job.notice_served |= committed and job.lease.deadline_at_s is not None
             if committed:
                 self._leasing.learn(job, job.lease, request, now_s)
-            self._leasing.end(job, LeaseState.RELEASED, GoneReason.RELEASED, now_s)
+            self._holding.end(job, LeaseState.RELEASED, GoneReason.RELEASED, now_s)
         if job.ended_fence == request.fence:  # also a save whose lease had lapsed at its very end
             self._registry.save_ended(job, request, now_s)
             job.ended_fence = None
@@ -204,7 +208,7 @@ class Ledger:
 
     def _finish(self, job: Job, request: Finish, now_s: float) -> None:
         if job.lease is not None:
-            self._leasing.end(job, LeaseState.RELEASED, GoneReason.RELEASED, now_s)
+            self._holding.end(job, LeaseState.RELEASED, GoneReason.RELEASED, now_s)
         self._registry.finished(job)
         self._note(job, request.seq, now_s, with_plan=False)
 

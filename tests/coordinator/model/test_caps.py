@@ -163,7 +163,7 @@ def test_the_number_of_streams_travels_with_the_lease() -> None:
 def revoked(desk: Desk, job: Talker, now_s: float) -> None:
     """The operator takes the lease back."""
     ledger = desk.ledger
-    ledger._leasing.revoke(ledger._state.jobs[job.uid], GoneReason.REVOKED, now_s)
+    ledger._holding.revoke(ledger._state.jobs[job.uid], GoneReason.REVOKED, now_s)
     desk.tick(now_s)
 
 

@@ -95,7 +95,7 @@ def test_a_shadow_lease_that_is_taken_back_takes_nothing_either() -> None:
     shadowed, enforced = desk.known(SHADOWED, T), desk.known(ENFORCED, T)
     shadowed.ask(T, ready_in_s=0.0)
     ledger = desk.ledger
-    ledger._leasing.revoke(ledger._state.jobs[shadowed.uid], GoneReason.REVOKED, T + 1)
+    ledger._holding.revoke(ledger._state.jobs[shadowed.uid], GoneReason.REVOKED, T + 1)
     enforced.ask(T + 1, ready_in_s=0.0)
     assert told(enforced) == (LeaseState.ACTIVE, 1000, RateReason.FULL)
 
