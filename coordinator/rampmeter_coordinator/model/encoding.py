@@ -14,19 +14,13 @@ import msgspec
 _JSON = msgspec.json.Encoder()
 
 
-def encode(message: object) -> bytes:
+def encode(message: Any) -> bytes:
     """A frozen dataclass as JSON. Dataclasses inside it must have no field that is None."""
-    return _JSON.encode(twin_of(message))
-
-
-def twin_of(message: Any) -> object:
-    """Something that msgspec writes as `encode` would: for a message that is part of a larger value."""
-    cls = type(message)
-    found = _TWINS.get(cls)
+    found = _TWINS.get(type(message))
     if found is None:
-        found = _TWINS[cls] = _twin(cls)
+        found = _TWINS[type(message)] = _twin(type(message))
     twin, values = found
-    return twin(*values(message))
+    return _JSON.encode(twin(*values(message)))
 
 
 _Twin = tuple[Callable[..., object], Callable[[Any], tuple[object, ...]]]
@@ -35,7 +29,9 @@ _TWINS: dict[type, _Twin] = {}
 
 def _twin(cls: Any) -> _Twin:
     names = [field.name for field in fields(cls)]
-    twin = msgspec.defstruct(cls.__name__, [(name, Any, None) for name in names], omit_defaults=True)
+    twin = msgspec.defstruct(
+        cls.__name__, [(name, Any, None) for name in names], omit_defaults=True, gc=False
+    )
     if len(names) > 1:
         return twin, attrgetter(*names)
     return twin, lambda message: tuple(getattr(message, name) for name in names)

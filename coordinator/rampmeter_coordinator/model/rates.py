@@ -50,9 +50,9 @@ class Rates:
     # -- where everybody has all that it could use ---------------------------------------------------------------
 
     def _level_of(self, lane: Kind, now_s: float) -> Level | None:
-        """The lane's claims if they fit together and nothing else bounds anybody."""
+        """The lane's claims if nobody waits, they fit together and nothing else bounds anybody."""
         state = self._state
-        if state.in_grace or not state.config.is_bounded_by_sum_only:
+        if state.waiting or state.in_grace or not state.config.is_bounded_by_sum_only:
             return None
         level = Level(self.rest(lane, now_s))
         for job in state.holders(lane):

@@ -1,7 +1,7 @@
 """The hot state of one job: mutable slotted records, owned by the ledger, changed through its entry point only.
 
-What a restart must not forget is written as JSON (`to_bytes`); who waits on an open connection is not. Times are
-seconds of the coordinator's clock and compare only within one boot.
+What a restart must not forget is written as MessagePack (`to_bytes`), because that is done at every decision; who waits
+on an open connection is not. Times are seconds of the coordinator's clock and compare only within one boot.
 """
 
 import math
@@ -23,7 +23,7 @@ from rampmeter.core.messages import (
     RateReason,
     WaitReason,
 )
-from rampmeter_coordinator.model.encoding import twin_of
+from rampmeter_coordinator.model.encoding import encode
 from rampmeter_coordinator.model.progress import Progress
 
 INFINITY = math.inf
@@ -146,7 +146,7 @@ class Job(_Record, kw_only=True):
     name: str
     attempt: int
     claim: bytes
-    """The nonce that the wire and the stored record write as hex digits."""
+    """The nonce that the wire writes as hex digits."""
     num_gpus: int
     registered_s: float
     plan: Planned
@@ -209,50 +209,66 @@ class Job(_Record, kw_only=True):
         return self.answer or Noted(seq=self.answered_seq, held_s=0.0, confirm=False)
 
     def to_bytes(self) -> bytes:
-        """The record as JSON, without what lives on a connection."""
+        """The record, without what lives on a connection. Its answer is in it as it goes over the wire."""
         stored: Any = copy(self)
         stored.waiter = stored.held = stored.planned_price = None
         stored.wake_s = INFINITY
-        stored.claim = self.claim.hex()
         stored.silent_bytes_per_s = stored.issued_bytes_per_s = 0
         if self.answer is not None:
-            stored.answer = twin_of(self.answer)
-        return _JSON.encode(stored)
+            stored.answer = encode(self.answer)
+        return _WRITER.encode(stored)
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "Job":
         """The record that `to_bytes` wrote. Unknown keys of a newer writer are dropped."""
+        if raw.startswith(b"{"):
+            return cls(**_values_of_json(raw))
         stored = _READER.decode(raw)
         values = {name: getattr(stored, name) for name in _STORED}
-        values |= {name: figure for name, figure in stored.learned.items() if name in _STORED}
-        values["claim"] = bytes.fromhex(stored.claim)
-        answer = bytes(stored.answer)
-        values["answer"] = _ANSWER.validate_json(answer) if answer else None
+        if stored.answer is not None:
+            values["answer"] = _ANSWER.validate_json(stored.answer)
         return cls(**values)
 
 
 _PASSING = {"waiter", "held", "wake_s", "planned_price", "silent_bytes_per_s", "issued_bytes_per_s"}
 _STORED = tuple(name for name in Job.__struct_fields__ if name not in _PASSING)
-_JSON = msgspec.json.Encoder()
+_WRITER = msgspec.msgpack.Encoder()
 _ANSWER: TypeAdapter[AnyAnswer] = TypeAdapter(AnyAnswer)
 
 
-def _reader() -> msgspec.json.Decoder[Any]:
-    """Reads what was stored of a job; its answer stays text, because msgspec knows no union of dataclasses."""
-    hints = get_type_hints(Job) | {"claim": str}
-    fields = [
-        (known.name, hints[known.name], _default_of(known))
+def _values_of_json(raw: bytes) -> dict[str, Any]:
+    """Of a record of the first releases, which wrote JSON, and what is learned as a record inside the record."""
+    stored = _JSON_READER.decode(raw)
+    values = {name: getattr(stored, name) for name in _STORED}
+    values |= {name: figure for name, figure in stored.learned.items() if name in _STORED}
+    values["claim"] = bytes.fromhex(stored.claim)
+    answer = bytes(stored.answer)
+    values["answer"] = _ANSWER.validate_json(answer) if answer else None
+    return values
+
+
+def _stored(answer: tuple[str, Any, Any], *more: tuple[str, Any, Any], **hints: Any) -> Any:
+    """What is stored of a job, field for field: `answer` and `hints` say what has another type there, `more` what a job
+    has not.
+    """
+    types = get_type_hints(Job) | hints
+    same = [
+        (known.name, types[known.name], _default_of(known))
         for known in msgspec.structs.fields(Job)
         if known.name in _STORED and known.name != "answer"
     ]
-    # The first release wrote what is learned of a job as a record inside the record.
-    learned: Any = ("learned", dict[str, float | None], field(default_factory=dict))
-    more: list[Any] = [("answer", Raw, Raw()), learned]
-    return msgspec.json.Decoder(msgspec.defstruct("Stored", [*fields, *more], kw_only=True))
+    return msgspec.defstruct("Stored", [*same, answer, *more], kw_only=True)
 
 
 def _default_of(known: msgspec.structs.FieldInfo) -> Any:
     return field() if known.default is msgspec.NODEFAULT else field(default=known.default)
 
 
-_READER = _reader()
+_READER = msgspec.msgpack.Decoder(_stored(("answer", bytes | None, None)))
+_JSON_READER = msgspec.json.Decoder(
+    _stored(
+        ("answer", Raw, Raw()),  # stays text, because msgspec knows no union of dataclasses
+        ("learned", dict[str, float | None], field(default_factory=dict)),
+        claim=str,
+    )
+)
