@@ -75,7 +75,7 @@ class PoolFile:
         return read_log(self._db, pool)[-self._log_rows :]
 
     def segment(self, pool: str) -> Segment | None:
-        return read_segment(self._db, pool, log_rows=self._log_rows)
+        return read_segment(self._db, pool)
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -127,8 +127,9 @@ class PoolFile:
         pool = batch.pool
         self._db.execute("DELETE FROM start_records WHERE pool = ?", (pool,))
         self._db.execute(
-            "INSERT OR REPLACE INTO starts (pool, epoch, num_rows, opening, meta) VALUES (?, ?, ?, ?, ?)",
-            (pool, batch.head.epoch, num_rows, opening, batch.changes.meta),
+            "INSERT OR REPLACE INTO starts (pool, epoch, num_rows, log_rows, opening, meta) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            (pool, batch.head.epoch, num_rows, self._log_rows, opening, batch.changes.meta),
         )
         for chunk in chunks(self._records(pool)):
             self._db.execute(
@@ -226,30 +227,26 @@ def read_log(db: sqlite3.Connection, pool: str) -> list[LogRow]:
     return [row for (packed,) in found for row in unpack_rows(packed)]
 
 
-def read_segment(db: sqlite3.Connection, pool: str, *, log_rows: int | None = None) -> Segment | None:
-    """The newest segment of the log, all of it as of one moment, whoever writes meanwhile.
-
-    Of the newest `log_rows` decisions, or of all that the file still has.
-    """
+def read_segment(db: sqlite3.Connection, pool: str) -> Segment | None:
+    """The newest segment of the log, all of it as of one moment, whoever writes meanwhile."""
     db.execute("BEGIN")
     try:
         start = db.execute(
-            "SELECT epoch, opening, meta, num_rows FROM starts WHERE pool = ?", (pool,)
+            "SELECT epoch, opening, meta, num_rows, log_rows FROM starts WHERE pool = ?", (pool,)
         ).fetchone()
         if start is None:
             return None
-        epoch, opening, meta, num_before = start
+        epoch, opening, meta, num_before, log_rows = start
         *_, num_rows = db.execute(_SELECT_NEWEST, (pool,)).fetchone()
         records: dict[str, bytes] = {}
         for (packed,) in db.execute("SELECT records FROM start_records WHERE pool = ? ORDER BY id", (pool,)):
             records |= {key: value for key, value in unpack_records(packed).items() if value is not None}
-        log = read_log(db, pool)
         return segment_of(
             epoch=epoch,
             opening=opening,
             meta=meta,
             records=records,
-            log=log if log_rows is None else log[-log_rows:],
+            log=read_log(db, pool)[-log_rows:],
             num_since=num_rows - num_before,
         )
     finally:

@@ -2,7 +2,8 @@
 
 commits  a row per commit; the newest one of a pool is its head. `records`: those that changed, {key: value or nil};
          the newest row with a key counts. `rows`: its decisions, if any; `num_rows` counts all that were ever logged
-starts   how the newest segment of the log began, with a copy of the records in `start_records`
+starts   how the newest segment of the log began, with a copy of the records in `start_records`; it is as long as the
+         newest `log_rows` decisions, also where the rows of some more are still there
 """
 
 import sqlite3
@@ -13,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from rampmeter.core.errors import ConfigError
-from rampmeter_coordinator.store.protocol import LogRow, pack_rows
+from rampmeter_coordinator.store.protocol import LOG_ROWS, LogRow, pack_rows
 
 SCHEMA = 3
 CHUNK = 500
@@ -139,6 +140,7 @@ def _rows_per_commit(db: sqlite3.Connection) -> None:
 def _one_row_per_commit(db: sqlite3.Connection) -> None:
     """A head in place, a row of records and a row of decisions per commit become one row per commit."""
     db.execute(_COMMITS_3)
+    db.execute(f"ALTER TABLE starts ADD COLUMN log_rows INTEGER NOT NULL DEFAULT {LOG_ROWS}")
     nothing = f"X'{pack_records({}).hex()}'"
     old_records = "JOIN (SELECT id, pool, records FROM versions) USING (pool) ORDER BY id"
     db.execute(_MOVE_3.format(num_rows="num_rows", records="records", rows="NULL", what=old_records))
