@@ -31,6 +31,7 @@ _COMMANDS: Mapping[str, type] = {
     cls.__name__: cls
     for cls in (Register, Heartbeat, SlotRequest, Ready, Renew, Release, Finish, Tick, Disconnected)
 }
+_BEGINNINGS = {cls: b'{"%s":' % name.encode() for name, cls in _COMMANDS.items()}
 _adapters: dict[Any, TypeAdapter[Any]] = {}
 
 
@@ -42,7 +43,7 @@ def adapter(cls: Any) -> TypeAdapter[Any]:
     return found
 
 
-def decode(cls: type[T], body: bytes) -> T:
+def decode(cls: type[T], body: bytes | bytearray) -> T:
     """A request from its body, or Refused with 422."""
     try:
         message: T = adapter(cls).validate_json(body)
@@ -53,7 +54,7 @@ def decode(cls: type[T], body: bytes) -> T:
 
 def encode_command(command: Command) -> bytes:
     """A command for the log: its class name and its fields."""
-    return b'{"%s":%s}' % (type(command).__name__.encode(), encode(command))
+    return _BEGINNINGS[type(command)] + encode(command) + b"}"
 
 
 def decode_command(raw: bytes) -> Command:
@@ -67,11 +68,11 @@ def decode_command(raw: bytes) -> Command:
 
 def encode_replies(replies: Iterable[tuple[Reply, bytes]]) -> bytes:
     """The replies that a command caused, each with its encoded body, for the log."""
-    return b"[%s]" % b",".join(
-        b'{"job_uid":"%s","attempt":%d,"seq":%d,"body":%s}'
-        % (reply.job_uid.encode(), reply.attempt, reply.seq, body)
+    said = [
+        f'{{"job_uid":"{reply.job_uid}","attempt":{reply.attempt},"seq":{reply.seq},"body":'.encode() + body
         for reply, body in replies
-    )
+    ]
+    return b"[" + b"},".join(said) + b"}]" if said else b"[]"
 
 
 def _refusal(error: ValidationError) -> Refusal:

@@ -172,9 +172,11 @@ class PoolRunner:
         replies: Replies = []
         rows = []
         for command in commands:
-            answers = [(reply, encode(reply.body)) for reply in self._apply(command, now_s)]
-            replies += answers
-            rows.append(LogRow(now_s=now_s, command=encode_command(command), replies=encode_replies(answers)))
+            num_before = len(replies)
+            for reply in self._apply(command, now_s):
+                replies.append((reply, encode(reply.body)))
+            said = encode_replies(replies[num_before:])
+            rows.append(LogRow(now_s=now_s, command=encode_command(command), replies=said))
         self._check(now_s)
         changes = self.opened.ledger.take_changes()
         unchanged = not changes.records and changes.meta == self.opened.meta

@@ -20,19 +20,21 @@ def key_of(message: Request | Reply) -> Key:
 
 
 class Waiting(asyncio.Future[AnyAnswer]):
-    """The answer to come. With it comes `raw`, its JSON: encoded once, for the log and the wire alike."""
+    """The answer to come, made by `Waiters.add`. With it comes `raw`, its JSON: encoded once, for the log and the wire
+    alike.
+    """
 
-    raw: bytes = b""
-
-    def __init__(self, leave: Callable[["Waiting"], None], *, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop=loop)
-        self._leave = leave
+    __slots__ = ("key", "leave", "raw")
+    key: Key
+    leave: Callable[["Waiting"], None]
+    """Hears that the client has gone."""
+    raw: bytes
 
     def cancel(self, msg: object = None) -> bool:
         """The client has gone."""
         cancelled = super().cancel(msg)
         if cancelled:
-            self._leave(self)
+            self.leave(self)
         return cancelled
 
 
@@ -42,26 +44,33 @@ class Waiters:
     def __init__(self, on_gone: Callable[[Key], None]) -> None:
         self._on_gone = on_gone
         self._waiting: dict[Key, list[Waiting]] = {}
+        self._loop = asyncio.get_running_loop()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def add(self, request: Request) -> Waiting:
         """A future for the answer to `request`."""
-        key = key_of(request)
-        waiting = Waiting(lambda gone: self._leave(key, gone), loop=asyncio.get_running_loop())
-        self._waiting.setdefault(key, []).append(waiting)
+        waiting = Waiting(loop=self._loop)
+        waiting.key = key = (request.job_uid, request.attempt, request.seq)
+        waiting.leave = self._leave
+        others = self._waiting.get(key)
+        if others is None:
+            self._waiting[key] = [waiting]
+        else:
+            others.append(waiting)
         return waiting
 
     def answer(self, reply: Reply, raw: bytes) -> None:
         """Give the answer, whose JSON is `raw`, to everybody who waits for it."""
-        if isinstance(reply.body, Refusal):
-            self.refuse(key_of(reply), Refused(reply.body))
+        body = reply.body
+        if isinstance(body, Refusal):
+            self.refuse(key_of(reply), Refused(body))
             return
-        for waiting in self._waiting.pop(key_of(reply), ()):
+        for waiting in self._waiting.pop((reply.job_uid, reply.attempt, reply.seq), ()):
             if not waiting.done():
                 waiting.raw = raw
-                waiting.set_result(reply.body)
+                waiting.set_result(body)
 
     def refuse(self, key: Key, error: Exception) -> None:
         """Let everybody who waits for `key` see `error`."""
@@ -74,10 +83,10 @@ class Waiters:
         for key in list(self._waiting):
             self.refuse(key, make())
 
-    def _leave(self, key: Key, gone: Waiting) -> None:
-        waiting = self._waiting.get(key, [])
+    def _leave(self, gone: Waiting) -> None:
+        waiting = self._waiting.get(gone.key, [])
         if gone in waiting:
             waiting.remove(gone)
             if not waiting:
-                del self._waiting[key]
-                self._on_gone(key)
+                del self._waiting[gone.key]
+                self._on_gone(gone.key)
