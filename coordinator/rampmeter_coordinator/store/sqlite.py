@@ -5,14 +5,12 @@ when the process dies; after a power cut the newest commits may be gone, which t
 A data directory that cannot be used is a ConfigError at start; an error later is StoreUnavailable.
 """
 
-import asyncio
 import contextlib
 import fcntl
 import math
 import os
 import sqlite3
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,6 +28,7 @@ from rampmeter_coordinator.store.protocol import (
 )
 from rampmeter_coordinator.store.sqlite_file import PoolFile, read_segment
 from rampmeter_coordinator.store.sqlite_schema import SCHEMA, migrate
+from rampmeter_coordinator.store.worker import Worker
 
 _CHECKPOINT_PAGES = 4000
 """Of the write-ahead log, 16 MB: pages that are used again and again are copied into the file a quarter as often."""
@@ -43,8 +42,8 @@ T = TypeVar("T")
 class SqliteStore:
     """Use `open`: it takes the lock and brings the file up to date."""
 
-    def __init__(self, executor: ThreadPoolExecutor, kept: "_File") -> None:
-        self._executor = executor
+    def __init__(self, worker: Worker, kept: "_File") -> None:
+        self._worker = worker
         self._file = kept
 
     @classmethod
@@ -52,15 +51,13 @@ class SqliteStore:
         cls, data_dir: Path, *, synchronous: str = "normal", log_rows: int = LOG_ROWS
     ) -> "SqliteStore":
         """Open or create the store in `data_dir`. Raises ConfigError naming the directory."""
-        executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rampmeter-store")
+        worker = Worker("rampmeter-store")
         try:
-            kept = await asyncio.get_running_loop().run_in_executor(
-                executor, lambda: _File(data_dir, synchronous=synchronous, log_rows=log_rows)
-            )
+            kept = await worker.run(lambda: _File(data_dir, synchronous=synchronous, log_rows=log_rows))
         except BaseException:
-            executor.shutdown(wait=False)
+            worker.end()
             raise
-        return cls(executor, kept)
+        return cls(worker, kept)
 
     async def load(self, pool: str) -> StoredPool | None:
         return await self._run(lambda: self._file.pools.load(pool))
@@ -87,11 +84,11 @@ class SqliteStore:
 
     async def close(self) -> None:
         await self._run(self._file.close)
-        self._executor.shutdown()
+        self._worker.end()
 
     async def _run(self, work: Callable[[], T]) -> T:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+            return await self._worker.run(work)
         except sqlite3.Error as error:
             raise StoreUnavailable(f"{self._file.path}: {error}") from error
 
