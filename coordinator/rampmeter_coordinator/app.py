@@ -88,6 +88,7 @@ async def open_store(settings: Settings) -> Store:
 
 def _surround(app: FastAPI, clock: Clock, registry: CollectorRegistry) -> None:
     routes = [route.path for route in app.routes if isinstance(route, APIRoute)]
-    app.state.registry = registry
+    observe = HttpMetrics(registry, routes).observe
+    app.state.registry, app.state.clock, app.state.observe = registry, clock, observe
     app.add_middleware(Forwarding)
-    app.add_middleware(Surroundings, clock=clock, observe=HttpMetrics(registry, routes).observe)
+    app.add_middleware(Surroundings, clock=clock, observe=observe)

@@ -18,6 +18,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from rampmeter.core.errors import ConfigError
+from rampmeter_coordinator.api.wire import WireProtocol
 from rampmeter_coordinator.app import create_app
 from rampmeter_coordinator.settings import EMBEDDED_STORES, Settings
 
@@ -41,7 +42,7 @@ async def serve(settings: Settings, on_ready: OnReady) -> None:
         async with app.router.lifespan_context(app):
             config = uvicorn.Config(
                 app,
-                http="httptools",
+                http=WireProtocol,
                 lifespan="off",
                 access_log=False,
                 log_config=None,
@@ -49,6 +50,7 @@ async def serve(settings: Settings, on_ready: OnReady) -> None:
                 timeout_keep_alive=_KEEP_ALIVE_S,
                 timeout_graceful_shutdown=_GRACEFUL_S,
                 server_header=False,
+                proxy_headers=False,
             )
             await _Server(config, app, lambda: on_ready(_url(listener))).serve(sockets=[listener])
 

@@ -63,7 +63,7 @@ class Coordinator:
     def number(self, pool: str = "default") -> int:
         """The number of the newest commit in its SQLite store."""
         with contextlib.closing(sqlite3.connect(self.data_dir / "rampmeter.sqlite3")) as db:
-            return db.execute("SELECT number FROM heads WHERE pool = ?", (pool,)).fetchone()[0]
+            return db.execute("SELECT max(number) FROM commits WHERE pool = ?", (pool,)).fetchone()[0]
 
     def num_sockets(self) -> int:
         """Sockets that the process has open."""

@@ -17,7 +17,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rampmeter_coordinator.api.problem import problem_response
-from rampmeter_coordinator.api.route import CLIENT_GONE, read_body
+from rampmeter_coordinator.api.route import CLIENT_GONE, disconnected, read_body
 from rampmeter_coordinator.errors import Refused
 from rampmeter_coordinator.leadership import OtherLeader
 from rampmeter_coordinator.replica import Replica
@@ -61,7 +61,7 @@ class Forwarder:
 
     async def answer(self, request: Request, body: bytes) -> Response | None:
         """The leader's answer, or 503 where there is none; None if meanwhile this process leads."""
-        gone = asyncio.ensure_future(_disconnected(request.receive))
+        gone = asyncio.ensure_future(disconnected(request.receive))
         try:
             while True:
                 if self._replica.engine is not None:
@@ -163,11 +163,6 @@ def _again(body: bytes, receive: Receive) -> Receive:
         return first.pop() if first else await receive()
 
     return again
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 async def _first_of(*ends: asyncio.Future[Any] | asyncio.Event) -> None:

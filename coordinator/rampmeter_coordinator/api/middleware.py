@@ -1,7 +1,7 @@
 """What surrounds every request: the protocol version, the figures, and the last net for our own faults."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -10,9 +10,8 @@ from rampmeter.core.messages import PROTOCOL, RefusalReason
 from rampmeter_coordinator.api.problem import internal_error, problem_response
 from rampmeter_coordinator.model.commands import Refusal
 
-_HEADER = b"rampmeter-protocol"
-_VERSION = str(PROTOCOL).encode()
-_SUPPORTED = (_VERSION,)
+VERSION_HEADER = (b"rampmeter-protocol", str(PROTOCOL).encode())
+"""Sent with every answer."""
 
 Observe = Callable[[str, int, float], None]
 """Told of every request: route template, status, seconds."""
@@ -41,8 +40,7 @@ class Surroundings:
             self._observe(route, sender.status, self._clock.now() - started_s)
 
     async def _serve(self, scope: Scope, receive: Receive, sender: "_Sender") -> None:
-        version = next((value for name, value in scope["headers"] if name == _HEADER), _VERSION)
-        if version.strip() not in _SUPPORTED:
+        if not speaks_our_version(scope["headers"]):
             await _unsupported()(scope, receive, sender)
             return
         try:
@@ -53,6 +51,15 @@ class Surroundings:
                 await internal_error()(scope, receive, sender)
 
 
+def speaks_our_version(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a request with these headers can be understood; one that names no version can."""
+    ours, version = VERSION_HEADER
+    for name, value in headers:
+        if name == ours:
+            return value.strip() == version
+    return True
+
+
 class _Sender:
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -61,7 +68,7 @@ class _Sender:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message["headers"] = [*message.get("headers", ()), (_HEADER, _VERSION)]
+            message["headers"] = [*message.get("headers", ()), VERSION_HEADER]
         await self._send(message)
 
 

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse
 
 from rampmeter.core.units import format_bytes, format_duration, format_rate
-from rampmeter_coordinator.api.messages import engine_of
+from rampmeter_coordinator.api.reads import engine_of
 from rampmeter_coordinator.engine import Engine
 from rampmeter_coordinator.model.views import JobView, LeaseView, PoolView
 

@@ -54,6 +54,12 @@ def problem_response(
     return Response(encode(problem), status_code=refusal.status, headers=all_headers, media_type=MEDIA_TYPE)
 
 
+def refused_response(error: Refused) -> Response:
+    """The answer for a refused request. Of a body that is too large the rest is not read: the connection ends."""
+    headers = {"Connection": "close"} if error.refusal.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE else None
+    return problem_response(error.refusal, retry_after_s=error.retry_after_s, headers=headers)
+
+
 def internal_error() -> Response:
     """The answer when the fault is ours; the log has the rest."""
     return problem_response(Refusal(reason=RefusalReason.INTERNAL, status=500, detail="an internal error"))
@@ -68,8 +74,7 @@ def add_problem_handlers(app: FastAPI) -> None:
 
 async def _refused(_request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
-    headers = {"Connection": "close"} if error.refusal.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE else None
-    return problem_response(error.refusal, retry_after_s=error.retry_after_s, headers=headers)
+    return refused_response(error)
 
 
 async def _http_error(_request: Request, error: Exception) -> Response:

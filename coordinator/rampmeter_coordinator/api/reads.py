@@ -5,8 +5,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 
-from rampmeter_coordinator.api.messages import PoolName, engine_of
+from rampmeter_coordinator.api.messages import PoolName
 from rampmeter_coordinator.api.openapi import only
+from rampmeter_coordinator.api.route import leading_engine
+from rampmeter_coordinator.engine import Engine
 from rampmeter_coordinator.model.views import JobView, LeaseView, PoolView, TimelineRow
 
 MAX_PAGE = 1000
@@ -43,6 +45,11 @@ class Timeline:
 
     now_s: float
     rows: list[TimelineRow]
+
+
+def engine_of(request: Request) -> Engine:
+    """The engine that serves this app. Raises Refused if the lead was lost just now."""
+    return leading_engine(request.app.state.replica)
 
 
 @router.get("", responses=only(400), response_model_exclude_none=True)
