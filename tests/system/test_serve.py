@@ -127,7 +127,7 @@ def test_hundreds_of_held_requests_hold_up_nobody(tmp_path):
             for job in (writer, *jobs):
                 await job.asend(client, job.register())
                 await job.asend(client, job.heartbeat())
-            await writer.asend(client, writer.slot(num_bytes=10**12))
+            await writer.asend(client, writer.slot(num_bytes=16 * 10**9))  # 20 s: near enough to be held
             await writer.asend(client, writer.renew(held=800_000_000))
             small = [job.slot(num_bytes=1000) for job in jobs]
             held = [
