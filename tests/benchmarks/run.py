@@ -85,8 +85,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("suites", nargs="*", choices=[*SUITES, []], default=list(SUITES))
-    chosen = parser.parse_args().suites
+    parser.add_argument(
+        "suites", nargs="*", metavar="SUITE", help=f"of {', '.join(SUITES)}; all if none is named"
+    )
+    chosen = parser.parse_args().suites or list(SUITES)
+    if unknown := set(chosen) - set(SUITES):
+        parser.error(f"no such suite: {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
     console = Console(stderr=True)
     OUTPUT.parent.mkdir(exist_ok=True)
     results = json.loads(OUTPUT.read_text()) if OUTPUT.exists() else {}
