@@ -24,7 +24,8 @@ _BUSY_FROM = 1.25
 """From steps this much longer than the emulated device takes on, the machine was too busy to believe the figures."""
 
 _JUDGED_FROM_S = 24.0
-"""Acts of fewer than three intervals hold too few checkpoints to compare what they cost."""
+"""Acts of fewer than three intervals hold too few checkpoints to compare what they cost, or the slowest of them: of ten
+saves the p95 is the worst, and that is the one which waited for a coordinator that had been killed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +81,7 @@ class Figures:
 
     @property
     def judges_time(self) -> bool:
-        """Whether the acts were long enough, and the machine free enough, to compare the time lost in them."""
+        """Whether the acts were long enough, and the machine free enough, to compare all times in them."""
         return self.act_s >= _JUDGED_FROM_S and not self.too_busy
 
     @property
@@ -152,7 +153,10 @@ def problems(found: Figures) -> list[str]:
         "the jobs were allowed more than the storage's capacity": metered.peak_rights <= 1.0,
         f"{metered.num_failed} metered saves failed": metered.num_failed == 0,
         "the metered act did not offer less load": metered.peak_over_capacity < herd.peak_over_capacity,
-        "the metered act did not write faster": metered.p95_write_s < herd.p95_write_s,
+        "the metered act did not write faster": metered.p50_write_s < herd.p50_write_s,
+        "the slowest metered saves were not faster": (
+            not found.judges_time or metered.p95_write_s < herd.p95_write_s
+        ),
         "the metered act did not lose less time": (
             not found.judges_time or metered.lost.total < herd.lost.total
         ),
