@@ -1,7 +1,8 @@
 """What comes in and what is logged, as JSON. Reading is strict: pydantic by the markers of `core.fields`.
 
 A request that cannot be read is Refused (422), naming the field and never echoing the value. Writing is the business
-of `model.encoding`; a reply's body is encoded once and handed in here as it goes over the wire.
+of `model.encoding`; a reply's body is encoded once and handed in here as it goes over the wire, and a request goes into
+the log as it came.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,6 +27,8 @@ from rampmeter_coordinator.model.encoding import encode
 
 T = TypeVar("T")
 
+MAX_LOGGED_BYTES = 1024
+"""A body that is longer than any that we would write is not logged as it came: the log must stay small."""
 
 _COMMANDS: Mapping[str, type] = {
     cls.__name__: cls
@@ -52,27 +55,42 @@ def decode(cls: type[T], body: bytes | bytearray) -> T:
     return message
 
 
-def encode_command(command: Command) -> bytes:
-    """A command for the log: its class name and its fields."""
-    return _BEGINNINGS[type(command)] + encode(command) + b"}"
+class _Said(msgspec.Struct, gc=False):
+    """One reply in the log."""
+
+    job_uid: str
+    attempt: int
+    seq: int
+    body: msgspec.Raw
+
+
+_JSON = msgspec.json.Encoder()
+
+
+def encode_command(command: Command, body: bytes | bytearray = b"") -> bytes:
+    """A command for the log: its class name and its fields, as in the `body` that it was decoded from if there is one.
+
+    Whoever reads that again reads the same: `decode` is the one way for both.
+    """
+    fields = body if 0 < len(body) <= MAX_LOGGED_BYTES else encode(command)
+    return _BEGINNINGS[type(command)] + fields + b"}"
 
 
 def decode_command(raw: bytes) -> Command:
     """What `encode_command` wrote. Raises ValueError for what no release wrote."""
-    ((name, fields),) = msgspec.json.decode(raw, type=dict[str, msgspec.Raw]).items()
+    beginning, _, fields = raw.partition(b":")
+    name = beginning.decode(errors="replace").strip('{"')
     if name not in _COMMANDS:
         raise ValueError(f"{name} is no command of this release")
-    command: Command = adapter(_COMMANDS[name]).validate_json(bytes(fields))
+    command: Command = adapter(_COMMANDS[name]).validate_json(fields[:-1])
     return command
 
 
 def encode_replies(replies: Iterable[tuple[Reply, bytes]]) -> bytes:
     """The replies that a command caused, each with its encoded body, for the log."""
-    said = [
-        f'{{"job_uid":"{reply.job_uid}","attempt":{reply.attempt},"seq":{reply.seq},"body":'.encode() + body
-        for reply, body in replies
-    ]
-    return b"[" + b"},".join(said) + b"}]" if said else b"[]"
+    return _JSON.encode(
+        [_Said(reply.job_uid, reply.attempt, reply.seq, msgspec.Raw(body)) for reply, body in replies]
+    )
 
 
 def _refusal(error: ValidationError) -> Refusal:

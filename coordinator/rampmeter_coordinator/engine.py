@@ -88,9 +88,12 @@ class Engine:
         """The clock of every age in the views."""
         return self._clock.now()
 
-    def submit(self, pool: str, request: Request) -> Waiting:
-        """The answer to come: await it, or cancel it when the client has gone. Raises Refused at once or later."""
-        return self._runner(pool).submit(request)
+    def submit(self, pool: str, request: Request, body: bytes | bytearray = b"") -> Waiting:
+        """The answer to come: await it, or cancel it when the client has gone. Raises Refused at once or later.
+
+        `body`: what the request was decoded from, if it was.
+        """
+        return self._runner(pool).submit(request, body)
 
     def pool_view(self, pool: str) -> PoolView:
         """One pool in figures. This and the views below raise Refused for an unknown pool."""

@@ -30,6 +30,8 @@ _NAP_S = 5.0
 Replies = list[tuple[Reply, bytes]]
 """Replies of one batch, each with its body as JSON."""
 
+_TICK = (Tick(), encode_command(Tick()))
+
 log = logging.getLogger(__name__)
 
 
@@ -61,7 +63,8 @@ class PoolRunner:
         self._clock = clock
         self._reopen = reopen
         self._max_inbox = max_inbox
-        self._inbox: list[Command] = []
+        self._inbox: list[tuple[Command, bytes]] = []
+        """Commands, and each as it will be logged."""
         self._waiters = Waiters(self._gone)
         self._probes: list[asyncio.Future[None]] = []
         self._pending: Batch | None = None
@@ -87,8 +90,11 @@ class PoolRunner:
             num_broken=self._num_broken,
         )
 
-    def submit(self, request: Request) -> Waiting:
-        """Hand in a request. Await the answer, or cancel if the client has gone. Raises Refused at once or later."""
+    def submit(self, request: Request, body: bytes | bytearray = b"") -> Waiting:
+        """Hand in a request. Await the answer, or cancel if the client has gone. Raises Refused at once or later.
+
+        `body`: what it was decoded from, if it was.
+        """
         if self._draining or self._deposed or self.fenced or not self._store_ok:
             raise self._unavailable()
         if len(self._inbox) >= self._max_inbox:
@@ -97,7 +103,7 @@ class PoolRunner:
                 RefusalReason.OVERLOADED, "too many requests wait for a decision; try again later"
             )
         waiting = self._waiters.add(request)
-        self._put(request)
+        self._put(request, body)
         return waiting
 
     async def probe(self) -> None:
@@ -160,27 +166,25 @@ class PoolRunner:
         if batch is not None:
             await self._keep(batch, replies)
 
-    def _take_inbox(self) -> list[Command]:
+    def _take_inbox(self) -> list[tuple[Command, bytes]]:
         commands, self._inbox = self._inbox, []
         wake_at_s = self.opened.ledger.wake_at_s()
         if wake_at_s is not None and wake_at_s <= self._clock.now():
-            commands.insert(0, Tick())
+            commands.insert(0, _TICK)
         return commands
 
-    def _decide(self, commands: list[Command]) -> tuple[Batch | None, Replies]:
+    def _decide(self, commands: list[tuple[Command, bytes]]) -> tuple[Batch | None, Replies]:
         now_s = self._clock.now()
         replies: Replies = []
         rows = []
-        for command in commands:
-            num_before = len(replies)
-            for reply in self._apply(command, now_s):
-                replies.append((reply, encode(reply.body)))
-            said = encode_replies(replies[num_before:])
-            rows.append(LogRow(now_s=now_s, command=encode_command(command), replies=said))
+        for command, logged in commands:
+            said = [(reply, encode(reply.body)) for reply in self._apply(command, now_s)]
+            replies += said
+            rows.append(LogRow(now_s=now_s, command=logged, replies=encode_replies(said)))
         self._check(now_s)
         changes = self.opened.ledger.take_changes()
         unchanged = not changes.records and changes.meta == self.opened.meta
-        only_ticks = all(isinstance(command, Tick) for command in commands)
+        only_ticks = all(item is _TICK for item in commands)
         rows = self._quiet_rows + rows
         if unchanged and only_ticks and not replies and not self._probes and len(rows) < _MAX_QUIET_ROWS:
             self._quiet_rows = rows
@@ -245,10 +249,10 @@ class PoolRunner:
         self._store_ok = False
         for reply, _ in replies:
             self._waiters.refuse(key_of(reply), self._unavailable())
-        for command in self._inbox:
+        for command, _ in self._inbox:
             if isinstance(command, Request):
                 self._waiters.refuse(key_of(command), self._unavailable())
-        self._inbox = [command for command in self._inbox if not isinstance(command, Request)]
+        self._inbox = [item for item in self._inbox if not isinstance(item[0], Request)]
         for probe in self._take_probes():
             probe.set_exception(error)
 
@@ -294,8 +298,8 @@ class PoolRunner:
         if not self._draining and not self._deposed:
             self._put(Disconnected(job_uid=job_uid, attempt=attempt, seq=seq))
 
-    def _put(self, command: Command) -> None:
-        self._inbox.append(command)
+    def _put(self, command: Command, body: bytes | bytearray = b"") -> None:
+        self._inbox.append((command, encode_command(command, body)))
         self._wake.set()
 
     def _arm_timer(self) -> None:

@@ -2,8 +2,8 @@
 
 The fleet says what `fleet.py` words, 32 and 256 requests in flight, each of another job. All threads of this process
 count (SQLite writes in one of its own); the Redis server's process does not. Heartbeats are worded before the clock
-starts, and so is everybody heard once: the first word of a job after a start has its plan looked at anew. The entry is
-that of the number in flight that costs more.
+starts, with the body that a route hands in, and so is everybody heard once: the first word of a job after a start has
+its plan looked at anew. The entry is that of the number in flight that costs more.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ async def one_run(engine: Engine, speakers: list[Speaker], num_decisions: int = 
         nonlocal num_said, num_heard
         while num_said < num_decisions:
             num_said += 1
-            speaker.heard(await engine.submit(POOL.name, speaker.next()))
+            speaker.heard(await engine.submit(POOL.name, *speaker.next()))
             num_heard += 1
 
     for speaker in speakers:

@@ -25,6 +25,7 @@ from rampmeter.core.messages import (
     SlotRequest,
 )
 from rampmeter_coordinator.model.commands import Changes
+from rampmeter_coordinator.model.encoding import encode
 from rampmeter_coordinator.model.ledger import Ledger
 from rampmeter_coordinator.model.pool import PoolConfig
 from rampmeter_coordinator.store.protocol import Batch, Head, Store
@@ -112,10 +113,14 @@ class FleetClock(SystemClock):
         return super().now() + self._offset_s
 
 
+Said = tuple[Request, bytes]
+"""A request, and the body that it was decoded from."""
+
+
 class Speaker:
     """Says one thing after the other, each after the answer to the one before."""
 
-    def next(self) -> Request:
+    def next(self) -> Said:
         """What to say now."""
         raise NotImplementedError
 
@@ -128,20 +133,21 @@ class Beating(Speaker):
 
     def __init__(self, numbers: range) -> None:
         self._worded = self._all(numbers)
-        self._ready: deque[Request] = deque()
+        self._ready: deque[Said] = deque()
 
     def word(self, num: int) -> None:
         """Have the next `num` ready."""
         self._ready.extend(islice(self._worded, max(0, num - len(self._ready))))
 
-    def next(self) -> Request:
+    def next(self) -> Said:
         return self._ready.popleft() if self._ready else next(self._worded)
 
     @staticmethod
-    def _all(numbers: range) -> Iterator[Request]:
+    def _all(numbers: range) -> Iterator[Said]:
         for seq in count(4):
             for number in numbers:
-                yield Heartbeat(job_uid=uid_of(number), attempt=1, seq=seq, ack=seq - 1, step=seq)
+                beat = Heartbeat(job_uid=uid_of(number), attempt=1, seq=seq, ack=seq - 1, step=seq)
+                yield beat, encode(beat)
 
 
 @dataclass
@@ -160,9 +166,10 @@ class Saver(Speaker):
         self.fence = Fence(epoch=0, counter=0)
         self._acts = cycle((self._ask, self._renew, self._ready, self._release))
 
-    def next(self) -> Request:
+    def next(self) -> Said:
         self.seq += 1
-        return next(self._acts)({"job_uid": self.uid, "attempt": 1, "seq": self.seq, "ack": self.ack})
+        request = next(self._acts)({"job_uid": self.uid, "attempt": 1, "seq": self.seq, "ack": self.ack})
+        return request, encode(request)
 
     def heard(self, answer: AnyAnswer) -> None:
         self.ack = answer.seq

@@ -9,13 +9,16 @@ import pytest
 
 from rampmeter.core.clock import ManualClock
 from rampmeter.core.messages import Kind, Noted
+from rampmeter_coordinator.codec import MAX_LOGGED_BYTES, decode
 from rampmeter_coordinator.engine import Engine
 from rampmeter_coordinator.errors import Refused
 from rampmeter_coordinator.model import planning
+from rampmeter_coordinator.model.encoding import encode
 from rampmeter_coordinator.model.ledger import Ledger
 from rampmeter_coordinator.model.pool import PoolConfig
 from rampmeter_coordinator.replay import replay
 from rampmeter_coordinator.store.memory import MemoryStore
+from rampmeter_coordinator.store.sqlite import read_only_segment
 from support.coordinator import coordinator
 from support.http_job import HttpJob
 from support.jobs import Job
@@ -121,6 +124,32 @@ def test_a_replay_gives_the_same_replies():
         assert result.num_decisions == len(segment.rows) > 250
         names |= {next(iter(json.loads(row.command))) for row in segment.rows}
     assert {"Tick", "Disconnected", "Register", "SlotRequest", "Ready", "Renew", "Release", "Finish"} <= names
+
+
+def test_a_request_is_logged_as_it_came():
+    """With what this release does not know of it; one that is puffed up is logged without. Both are read as decided."""
+    puffed = " " * MAX_LOGGED_BYTES
+
+    async def scenario():
+        store, job = MemoryStore(), Job()
+        engine = await Engine.open((POOL,), store, ManualClock(), boot_id="boot", fresh=True)
+        for request, more in (
+            (job.register(), ""),
+            (job.heartbeat(step=7), '"new": 1, '),
+            (job.heartbeat(), puffed),
+        ):
+            body = b"{" + more.encode() + encode(request)[1:]
+            await engine.submit("lustre", decode(type(request), body), body)
+        await engine.close()
+        return await store.segment("lustre")
+
+    segment = asyncio.run(scenario())
+    assert replay(segment).difference is None
+    known, newer, short = (row.command for row in segment.rows)
+    assert known.startswith(b'{"Register":{"job_uid":')
+    assert newer.startswith(b'{"Heartbeat":{"new": 1, "job_uid":')
+    assert json.loads(newer)["Heartbeat"]["step"] == 7
+    assert short.startswith(b'{"Heartbeat":{"job_uid":')
 
 
 def test_an_older_segment_is_not_mixed_in():
@@ -235,6 +264,10 @@ def test_the_log_of_a_running_coordinator_can_be_replayed(tmp_path, kind):
     if kind == "sqlite":
         with coordinator(tmp_path, "--fresh") as served:
             tried(served, "--data-dir", str(served.data_dir))
+            with served.client() as client:
+                body = b'{"said": "by somebody newer", ' + encode(HttpJob().register())[1:]
+                assert client.post("/v1/pools/default/jobs/register", content=body).status_code == 200
+            assert body in read_only_segment(served.data_dir, "default").rows[-1].command
     else:
         with redis_server(tmp_path) as url, coordinator(tmp_path, "--fresh", "--store", url) as served:
             tried(served, "--store", url)

@@ -40,7 +40,7 @@ class MessageRoute(APIRoute):
         if len(body) > MAX_BODY_BYTES:
             raise too_large()
         message = decode(self._message, body)
-        return leading_engine(replica).submit(pool, message)
+        return leading_engine(replica).submit(pool, message, body)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] not in (self.methods or ()):
