@@ -29,6 +29,12 @@ ABOVE_ACHIEVED = 1.02
 HOLD_S = 15.0
 """After a slow report nothing is raised for this long; a probing step doubles after as long without one."""
 
+ASK_AGAIN_S = 6.0
+"""Where one writer is slow all others are asked to report at once, at most this often."""
+
+SETTLING_S = 3.0
+"""For so long after a fall everybody is asked again soon: the reports that made it were of a time before, too."""
+
 TICK_S = 5.0
 FIRST_STEP = 0.02
 LARGEST_STEP = 0.25
@@ -47,7 +53,9 @@ class Capacity:
     """The learned cap of one pool, in bytes/s. Owned by the pool's state; changed through its methods only."""
 
     __slots__ = (
+        "_asked_s",
         "_before_bytes_per_s",
+        "_fell_s",
         "_flows",
         "_habits",
         "_num_probes",
@@ -64,16 +72,18 @@ class Capacity:
         self._habits = Habits(ceiling_bytes_per_s)
         self._flows = Flows(self._habits)
         self._before_bytes_per_s = ceiling_bytes_per_s
+        self._asked_s = self._fell_s = -math.inf
         self._tick_s: float | None = None
         self._num_probes = 0
         self._silent_bytes_per_s = 0
 
     # -- what writers say --------------------------------------------------------------------------------------
 
-    def reported(self, uid: str, report: Report, now_s: float, silent_bytes_per_s: int | None = None) -> None:
+    def reported(self, uid: str, report: Report, now_s: float, silent_bytes_per_s: int | None = None) -> bool:
         """Take in what a writer did between two of its renewals, or up to its release; may lower the cap at once.
 
         silent   as in `passed`; None = as it was told last
+        Says whether the others should report now: this one is slow, and what they said is of a time before.
         """
         if silent_bytes_per_s is not None:
             self._silent_bytes_per_s = silent_bytes_per_s
@@ -82,13 +92,23 @@ class Capacity:
         if self._flows.takes_back(uid, report):
             self.cap_bytes_per_s = max(self.cap_bytes_per_s, self._before_bytes_per_s)
         if not has_sample:
-            return
+            return False
         if self._flows.show_slow_storage(uid, now_s):
             self._flows.found_slow(uid, now_s)
             self._before_bytes_per_s = self.cap_bytes_per_s
             self._fall(now_s)
-        elif self._flows.refine(uid, now_s):
+            return True
+        if self._flows.refine(uid, now_s):
             self._fall(now_s)
+            return False
+        if not self._flows.is_suspicious(uid) or now_s < self._asked_s + ASK_AGAIN_S:
+            return False
+        self._asked_s = now_s
+        return True
+
+    def is_settling(self, now_s: float) -> bool:
+        """Storage was found slow a moment ago: how slow it is, the next reports tell."""
+        return now_s < self._fell_s + SETTLING_S
 
     def granted(self, uid: str, bytes_per_s: int, now_s: float) -> None:
         """The writer is told a new rate: it counts where others show that storage is slow before it reports of it."""
@@ -129,7 +149,7 @@ class Capacity:
         achieved = self._silent_bytes_per_s + ABOVE_ACHIEVED * self._flows.witnessed_bytes_per_s
         lowest = max(self._floor, int(LARGEST_FALL * self._before_bytes_per_s))
         self.cap_bytes_per_s = min(self._before_bytes_per_s, max(lowest, int(achieved)))
-        self._tick_s, self._num_probes = now_s + HOLD_S, 0
+        self._tick_s, self._num_probes, self._fell_s = now_s + HOLD_S, 0, now_s
 
     def _rise(self, num_ticks: int, used_bytes_per_s: int, now_s: float) -> None:
         achieved = self._flows.achieved(now_s)

@@ -163,15 +163,22 @@ class Flows:
 
         It is where the weighted median writer is. Of a stranger nobody knows whether it could ever do better.
         """
-        own = self._flows[uid].sample
-        if own is None or own.middle_s < self._found_slow_s or not own.is_slow:
-            return False
-        if own.report.total_s < SHORTEST_WITNESS_S:
+        if not self.is_suspicious(uid):
             return False
         samples = self._telling(now_s)
         if all(sample.is_stranger for sample in samples) and len(samples) < NUM_SEVERAL:
             return False
         return self._most(samples, lambda sample: sample.is_slow)
+
+    def is_suspicious(self, uid: str) -> bool:
+        """Does the newest report, this writer's, say that storage is slow for it, since the last finding?"""
+        own = self._flows[uid].sample
+        return (
+            own is not None
+            and own.is_slow
+            and own.middle_s >= self._found_slow_s
+            and own.report.total_s >= SHORTEST_WITNESS_S
+        )
 
     def found_slow(self, uid: str, now_s: float) -> None:
         """Keep what everybody gets while the grants are what they are: (grant, rate) by writer.

@@ -24,6 +24,9 @@ from rampmeter_coordinator.model.rates import Rates
 from rampmeter_coordinator.model.records import Held, Job, Lease, Waiter
 from rampmeter_coordinator.model.state import PoolState
 
+HOLD_WHILE_SETTLING_S = 2.0
+"""A renewal is held no longer than this where the storage's capacity is just being found out."""
+
 NEW_PACE = 0.05
 """A writer whose pace has changed by less ends about when it was believed to."""
 
@@ -101,6 +104,8 @@ class Leasing:
             self._holding.revoke(job, GoneReason.NO_PROGRESS, now_s)
             return
         hold_s = min(HOLD_RENEWAL_S, self._state.config.ttl_s / 3.0)
+        if self._state.capacity.is_settling(now_s):
+            hold_s = min(hold_s, HOLD_WHILE_SETTLING_S)
         if now_s + 2.0 * hold_s >= counting.lease_until(job) or self._answering.needs_contact(job, now_s):
             hold_s = 0.0
         job.held = Held(seq=request.seq, received_s=now_s, until_s=now_s + hold_s)
@@ -119,8 +124,16 @@ class Leasing:
             return
         before = (state.capacity.cap_bytes_per_s, state.capacity.slow_maximum(job.uid))
         unheard = state.silent_elsewhere(Kind.WRITE) + state.old_counted(Kind.WRITE, now_s)
-        state.capacity.reported(job.uid, report, now_s, silent_bytes_per_s=unheard)
+        if state.capacity.reported(job.uid, report, now_s, silent_bytes_per_s=unheard):
+            self._hear_the_others(job, now_s)
         state.unsettled |= before != (state.capacity.cap_bytes_per_s, state.capacity.slow_maximum(job.uid))
+
+    def _hear_the_others(self, job: Job, now_s: float) -> None:
+        """Answer all renewals that are held: who is answered reports again at once."""
+        for other in self._state.holders(Kind.WRITE):
+            if other is not job and other.held is not None and other.lease is not None and other.lease.ready:
+                other.held.until_s = now_s
+                self._state.unsettled = True
 
     def _is_hopeless(self, job: Job, lease: Lease, request: Renew, rate: int, now_s: float) -> bool:
         """Whether the writer has stood still for so long, while others write, that its lease is taken back.
