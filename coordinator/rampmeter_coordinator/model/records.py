@@ -5,7 +5,8 @@ on an open connection is not. Times are seconds of the coordinator's clock and c
 """
 
 import math
-from copy import copy
+from collections.abc import Callable
+from operator import methodcaller
 from typing import Any, get_type_hints
 
 import msgspec
@@ -210,7 +211,7 @@ class Job(_Record, kw_only=True):
 
     def to_bytes(self) -> bytes:
         """The record, without what lives on a connection. Its answer is in it as it goes over the wire."""
-        stored: Any = copy(self)
+        stored = _copy(self)
         stored.waiter = stored.held = stored.planned_price = None
         stored.wake_s = INFINITY
         stored.silent_bytes_per_s = stored.issued_bytes_per_s = 0
@@ -233,6 +234,8 @@ class Job(_Record, kw_only=True):
 _PASSING = {"waiter", "held", "wake_s", "planned_price", "silent_bytes_per_s", "issued_bytes_per_s"}
 _STORED = tuple(name for name in Job.__struct_fields__ if name not in _PASSING)
 _WRITER = msgspec.msgpack.Encoder()
+_copy: Callable[[Job], Any] = methodcaller("__copy__")
+"""`copy.copy` without its search for what to call."""
 _ANSWER: TypeAdapter[AnyAnswer] = TypeAdapter(AnyAnswer)
 
 
