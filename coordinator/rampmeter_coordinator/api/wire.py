@@ -11,6 +11,7 @@ within the call that brought the request: a client that sends a thousand bad one
 
 import logging
 from asyncio import Future
+from collections.abc import Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -29,11 +30,19 @@ from rampmeter_coordinator.errors import Refused
 from rampmeter_coordinator.waiters import Waiting
 
 _START, _ROUTES = messages.router.prefix.removesuffix("{pool}"), messages.by_path()
-_CONTENT_TYPE = (b"content-type", MEDIA_TYPE.encode())
 
-Headers = list[tuple[bytes, bytes]]
+Headers = Iterable[tuple[bytes, bytes]]
 
 log = logging.getLogger(__name__)
+
+
+def _lines(headers: Headers) -> bytes:
+    """Headers as they go over the wire."""
+    return b"".join([b"%b: %b\r\n" % header for header in headers])
+
+
+_CLOSE_LINE = _lines([CLOSE_HEADER])
+_ANSWER_LINES = _lines([(b"content-type", MEDIA_TYPE.encode()), VERSION_HEADER])
 
 
 @dataclass(slots=True, eq=False)
@@ -131,8 +140,8 @@ class WireProtocol(HttpToolsProtocol):
         self._exchange = None
         if error is None:
             assert isinstance(answer, Waiting)
-            length = (b"content-length", b"%d" % len(answer.raw))
-            self._send(exchange, HTTPStatus.OK, [_CONTENT_TYPE, length], answer.raw)
+            lines = b"%bcontent-length: %d\r\n" % (_ANSWER_LINES, len(answer.raw))
+            self._send(exchange, HTTPStatus.OK, lines, answer.raw)
         else:
             self._send_problem(exchange, error)
 
@@ -142,16 +151,17 @@ class WireProtocol(HttpToolsProtocol):
         else:
             log.error("unexpected error", exc_info=error)
             response = internal_error()
-        self._send(exchange, response.status_code, response.raw_headers, bytes(response.body))
-
-    def _send(self, exchange: _Exchange, status: int, own: Headers, body: bytes) -> None:
-        cycle = exchange.cycle
-        headers = [*self.server_state.default_headers, *own, VERSION_HEADER]
+        headers = [*response.raw_headers, VERSION_HEADER]
         if CLOSE_HEADER in headers:
-            cycle.keep_alive = False
-        elif not cycle.keep_alive:
-            headers.append(CLOSE_HEADER)
-        head = b"".join([b"%b: %b\r\n" % header for header in headers])
+            headers.remove(CLOSE_HEADER)
+            exchange.cycle.keep_alive = False  # which is said last
+        self._send(exchange, response.status_code, _lines(headers), bytes(response.body))
+
+    def _send(self, exchange: _Exchange, status: int, own: bytes, body: bytes) -> None:
+        cycle = exchange.cycle
+        head = _lines(self.server_state.default_headers) + own
+        if not cycle.keep_alive:
+            head += _CLOSE_LINE
         cycle.response_started = cycle.response_complete = True
         if not self.transport.is_closing():
             self.transport.write(b"%b%b\r\n%b" % (STATUS_LINE[status], head, body))
