@@ -374,7 +374,7 @@ def start_within_60_s_whatever_the_lead(patch: Patch) -> None:
 
 def held_requests_hide_contact(patch: Patch) -> None:
     """Nobody is answered at once to confirm that it hears."""
-    patch.setattr(counting, "needs_contact", lambda job, config, now_s: False)
+    patch.setattr(counting, "needs_contact", lambda job, now_s: False)
 
 
 def bid_of_a_stale_attempt(patch: Patch) -> None:

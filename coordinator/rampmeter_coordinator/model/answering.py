@@ -23,10 +23,6 @@ class Answering:
         self._registry = registry
         self._rates = rates
 
-    def needs_contact(self, job: Job, now_s: float) -> bool:
-        """Whether the job should be answered at once, to confirm that it hears us."""
-        return counting.needs_contact(job, self._state.config, now_s)
-
     def offer(self, job: Job, lease: Lease, now_s: float) -> None:
         """Answer the held request with what the lease may use from now on; the first time for a shorter time."""
         state, held = self._state, job.held
@@ -45,7 +41,7 @@ class Answering:
         grant = Grant(
             seq=held.seq,
             held_s=now_s - held.received_s,
-            confirm=self.needs_contact(job, now_s),
+            confirm=counting.needs_contact(job, now_s),
             fence=lease.fence,
             state=lease.state,
             bytes_per_s=rate,
@@ -76,6 +72,9 @@ class Answering:
         lane = self._state.config.lane(lease.kind)
         if not self._state.enforces(job):
             return lease.max_bytes_per_s or self._state.sustained(lane), RateReason.SHADOW
+        claim = self._rates.claim_in_level(job, lane)
+        if claim:
+            return claim, RateReason.FULL
         target, wish = self._rates.target(job, lane, now_s)
         rate = self._rates.offerable(job, target, now_s)
         return rate, self._rates.reason(job, rate, wish, now_s)
@@ -99,7 +98,7 @@ class Answering:
         answer = Wait(
             seq=held.seq,
             held_s=now_s - held.received_s,
-            confirm=self.needs_contact(job, now_s),
+            confirm=counting.needs_contact(job, now_s),
             retry_after_s=retry_s,
             reason=reason,
             eta_s=None if eta_s is None else _sayable(eta_s),
@@ -113,7 +112,7 @@ class Answering:
         answer = Gone(
             seq=seq,
             held_s=now_s - received_s,
-            confirm=self.needs_contact(job, now_s),
+            confirm=counting.needs_contact(job, now_s),
             reason=job.ended_reason,
             plan=self._registry.plan_for(job, now_s),
         )

@@ -93,12 +93,13 @@ class Outlook:
     def _look_at_present(self) -> None:
         self._is_seen = True
         present = [writer for writer in self._writers if writer.from_s <= self._now_s]
-        writing = [(writer, rate) for writer, rate in zip(present, self._rates(present), strict=True) if rate]
-        self._free = self._rest_bytes_per_s - sum(rate for _, rate in writing)
-        self._first_end_s = min(
-            (self._now_s + writer.bytes_left / rate for writer, rate in writing), default=math.inf
-        )
-        self._is_level = bool(writing) and self._nobody_comes_before(writing[-1][0])
+        self._free, self._first_end_s, last = self._rest_bytes_per_s, math.inf, None
+        for writer, rate in zip(present, self._rates(present), strict=True):
+            if rate:
+                self._free -= rate
+                self._first_end_s = min(self._first_end_s, self._now_s + writer.bytes_left / rate)
+                last = writer
+        self._is_level = last is not None and self._nobody_comes_before(last)
 
     def _nobody_comes_before(self, last: Writer) -> bool:
         """Whether those who write now keep their rates until one of them ends: who comes later stands behind them."""

@@ -23,7 +23,7 @@ class Bandwidth:
         self.jobs: dict[str, Job] = {}
         self.live: dict[str, Job] = {}
         """Whoever holds a lease, in the order of the grants. Changed by `hold` and `let_go` only."""
-        self._held: dict[Kind, dict[str, Job]] = {lane: {} for lane in self.lanes}
+        self._held: dict[Kind, dict[str, Job]] = {lane: {} for lane in Kind}
         self.waiting: dict[str, Job] = {}
         self.with_old_shares: dict[str, Job] = {}
         self.unsettled = True
@@ -31,6 +31,7 @@ class Bandwidth:
         self.must_walk = False
         """Somebody may have to be granted, though no rate has changed."""
         self.capacity = Capacity(config.budget_bytes_per_s)
+        self._read_budget_bytes_per_s = config.read_budget_bytes_per_s
         self._brought: dict[Kind, int] = {}
         self._brought_until_s = 0.0
         self._silent_sum = 0
@@ -47,7 +48,7 @@ class Bandwidth:
         """The most that may be granted in sum from this lane now: for writes the learned cap."""
         if lane is Kind.WRITE:
             return self.capacity.cap_bytes_per_s
-        return self.config.read_budget_bytes_per_s
+        return self._read_budget_bytes_per_s
 
     def sustained(self, lane: Kind) -> int:
         """What the storage sustains for this lane, as far as is known: B = cap / u."""
@@ -96,17 +97,19 @@ class Bandwidth:
 
     def holders(self, lane: Kind) -> list[Job]:
         """Jobs that hold a lease of this lane, in the order in which they were granted."""
-        return list(self._held[lane].values()) if lane in self._held else []
+        return list(self._held[lane].values())
 
     def counted(self, lane: Kind, now_s: float) -> int:
         """The most that all jobs together may be using of this lane now."""
         used = self.old_counted(lane, now_s)
-        if lane is not Kind.WRITE:
-            return used + sum(counting.leased(job, now_s) for job in self.holders(lane))
-        over_silent = (
-            max(0, counting.leased(job, now_s) - job.silent_bytes_per_s) for job in self.holders(lane)
-        )
-        return used + self._silent_sum + sum(over_silent)
+        if lane is Kind.WRITE:
+            used += self._silent_sum
+        for job in self._held[lane].values():
+            leased = counting.leased(job, now_s)
+            silent = job.silent_bytes_per_s if lane is Kind.WRITE else 0
+            if leased > silent:
+                used += leased - silent
+        return used
 
     def counted_without(self, job: Job, lane: Kind, now_s: float) -> int:
         """The same without what this job's own newest attempt may use."""
@@ -122,7 +125,10 @@ class Bandwidth:
         """What silent jobs without a lease of this lane may use of it: safe rates are for writing."""
         if lane is not Kind.WRITE or not self._silent_sum:
             return 0
-        return self._silent_sum - sum(job.silent_bytes_per_s for job in self.holders(lane))
+        silent = self._silent_sum
+        for job in self._held[lane].values():
+            silent -= job.silent_bytes_per_s
+        return silent
 
     def old_counted(self, lane: Kind, now_s: float) -> int:
         """What fenced attempts and revoked leases may still use of this lane."""
@@ -140,7 +146,7 @@ class Bandwidth:
     @property
     def issued_too_much(self) -> bool:
         """More safe rates are out than silent jobs may use: the budget has fallen since."""
-        return self._issued_sum > self._safe_sum
+        return self._issued_sum > int(SILENT_SHARE * self.capacity.cap_bytes_per_s)
 
     @property
     def has_safe_room(self) -> bool:

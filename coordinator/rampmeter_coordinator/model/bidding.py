@@ -16,19 +16,20 @@ STARVING_INTERVALS = 2.0
 """A job whose unsaved work is older than this many of its planned intervals is passed by nobody."""
 
 Rank = tuple[int, float, float, str]
+Ranked = tuple[Rank, Job]
 
 
-def in_order(jobs: Iterable[Job], budget_bytes_per_s: int, now_s: float) -> list[Job]:
+def in_order(jobs: Iterable[Job], budget_bytes_per_s: int, now_s: float) -> list[Ranked]:
     """Waiting jobs, the one to be served next first; in a shared pool restores stand among the saves."""
-    reads: list[tuple[Rank, Job]] = []
-    writes: list[tuple[Rank, Job]] = []
+    reads: list[Ranked] = []
+    writes: list[Ranked] = []
     for job in jobs:
         if job.waiter is not None:
             found = (rank(job, job.waiter, budget_bytes_per_s, now_s), job)
             (reads if job.waiter.kind is Kind.READ else writes).append(found)
     reads.sort()
     writes.sort()
-    return _merged([job for _, job in reads], [job for _, job in writes], budget_bytes_per_s, now_s)
+    return _merged(reads, writes, budget_bytes_per_s, now_s)
 
 
 def bid_of(job: Job, waiter: Waiter, now_s: float) -> float:
@@ -89,13 +90,13 @@ def service_s(num_bytes: int, max_bytes_per_s: int | None, budget_bytes_per_s: i
     return max(1.0, num_bytes) / max(1, min(max_bytes_per_s or budget_bytes_per_s, budget_bytes_per_s))
 
 
-def _merged(reads: list[Job], writes: list[Job], budget_bytes_per_s: int, now_s: float) -> list[Job]:
+def _merged(reads: list[Ranked], writes: list[Ranked], budget_bytes_per_s: int, now_s: float) -> list[Ranked]:
     """Restores first, except behind saves that are urgent, started or overdue enough (policy of blocked reads)."""
     if not reads or not writes:
         return reads or writes
     merged = []
     for read in reads:
-        while writes and _goes_before(writes[0], read, budget_bytes_per_s, now_s):
+        while writes and _goes_before(writes[0][1], read[1], budget_bytes_per_s, now_s):
             merged.append(writes.pop(0))
         merged.append(read)
     return merged + writes

@@ -8,7 +8,12 @@ them: a lowering counts only when confirmed; contact needs a confirmed answer; a
 import math
 
 from rampmeter.core.messages import MARGIN_S, Kind, Plan
-from rampmeter_coordinator.model.pool import QUEUE_MEMORY_S, START_WITHIN_S, PoolConfig
+from rampmeter_coordinator.model.pool import (
+    ANSWER_AT_ONCE_AFTER_S,
+    QUEUE_MEMORY_S,
+    START_WITHIN_S,
+    PoolConfig,
+)
 from rampmeter_coordinator.model.progress import Progress
 from rampmeter_coordinator.model.records import Job, OldShare, Planned, SafeOffer
 
@@ -62,13 +67,17 @@ def leased(job: Job, now_s: float) -> int:
 
 def lease_until(job: Job) -> float:
     """When the last offer of the lease ends; 0 without one."""
-    return max((o.until_s for o in job.lease.offers), default=0.0) if job.lease else 0.0
+    until_s = 0.0
+    for offer in job.lease.offers if job.lease else ():
+        until_s = max(until_s, offer.until_s)
+    return until_s
 
 
 def issued_safe(job: Job) -> int:
     """The largest safe rate that the job may believe in: what counts in the sum of issued safe rates."""
-    offers = job.safe_offers
-    return max(offer.bytes_per_s for offer in offers) if offers else job.plan.safe_bytes_per_s
+    if not job.safe_offers:
+        return job.plan.safe_bytes_per_s
+    return max(offer.bytes_per_s for offer in job.safe_offers)
 
 
 def safe_offer(seq: int, plan: Plan | Planned) -> SafeOffer:
@@ -105,7 +114,7 @@ def silent_until(job: Job) -> float:
 
 def last_heard_s(job: Job) -> float:
     """When something was last said to the job: contact is never later than its answer."""
-    return max(job.answered_s, job.registered_s)
+    return job.answered_s if job.answered_s > job.registered_s else job.registered_s
 
 
 def silence(job: Job, config: PoolConfig) -> tuple[float, float]:
@@ -115,20 +124,27 @@ def silence(job: Job, config: PoolConfig) -> tuple[float, float]:
     return (silent_from(job, config), silent_until(job))
 
 
-def times_of(job: Job) -> tuple[float, ...]:
-    """When something of this job ends by itself, beside its silence."""
-    times = [share.until_s for share in job.old_shares]
-    if job.held is not None:
-        times.append(job.held.until_s)
-    if job.lease is not None:
-        times += [offer.until_s for offer in job.lease.offers]
-        times += [at_s for at_s in (job.lease.ready_at_s, job.lease.ready_by_s) if at_s is not None]
-    return tuple(times)
+def ends_next_s(job: Job, now_s: float) -> float:
+    """When something of this job, beside its silence, ends next by itself; infinity if nothing does."""
+    lease, held = job.lease, job.held
+    next_s = math.inf if held is None or held.until_s <= now_s else held.until_s
+    for share in job.old_shares:
+        if now_s < share.until_s < next_s:
+            next_s = share.until_s
+    if lease is None:
+        return next_s
+    for offer in lease.offers:
+        if now_s < offer.until_s < next_s:
+            next_s = offer.until_s
+    for at_s in (lease.ready_at_s, lease.ready_by_s):
+        if at_s is not None and now_s < at_s < next_s:
+            next_s = at_s
+    return next_s
 
 
-def needs_contact(job: Job, config: PoolConfig, now_s: float) -> bool:
+def needs_contact(job: Job, now_s: float) -> bool:
     """Nothing was confirmed for so long that holding a request would let the job count as silent."""
-    return job.contact_s is None or now_s > job.contact_s + config.answer_at_once_after_s
+    return job.contact_s is None or now_s > job.contact_s + ANSWER_AT_ONCE_AFTER_S
 
 
 def waits_since(job: Job, now_s: float) -> float | None:

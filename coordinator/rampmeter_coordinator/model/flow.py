@@ -66,12 +66,14 @@ class Flow:
 class Flows:
     """The writers of one pool and their newest samples."""
 
-    __slots__ = ("_finder", "_flows", "_found_slow_s", "_habits", "_witnesses", "is_lowered")
+    __slots__ = ("_ends_next_s", "_finder", "_flows", "_found_slow_s", "_habits", "_witnesses", "is_lowered")
 
     def __init__(self, habits: Habits) -> None:
         """`habits` are learned from every sample."""
         self._habits = habits
         self._flows: dict[str, Flow] = {}
+        self._ends_next_s = math.inf
+        """No flow ends before this: reports only move their ends later."""
         self._finder: str | None = None
         self._found_slow_s = -math.inf
         self._witnesses: dict[str, tuple[int, float]] = {}
@@ -86,14 +88,14 @@ class Flows:
         if flow is None or flow.departed:
             if bytes_per_s == 0:
                 return
-            flow = self._fresh(now_s)[uid] = Flow(at_s=now_s)
+            flow = self._new(uid, now_s, now_s)
         flow.grants = ((now_s, bytes_per_s), *flow.grants[:1])
 
     def add(self, uid: str, report: Report, now_s: float) -> bool:
         """Take a report in. Is there a new sample? It takes a grant, bytes, and a second of time."""
         flow = self._flows.get(uid)
         if flow is None or flow.departed:
-            flow = self._fresh(now_s)[uid] = Flow(at_s=now_s - report.total_s)
+            flow = self._new(uid, now_s - report.total_s, now_s)
         begun_s, flow.at_s, flow.granted_bytes_per_s = flow.at_s, now_s, report.bytes_per_s
         if report.bytes_per_s == 0:
             flow.sample = flow.short = None
@@ -153,8 +155,10 @@ class Flows:
 
     def left(self, uid: str) -> None:
         """The writer's lease has ended."""
-        if uid in self._flows:
-            self._flows[uid].departed = True
+        flow = self._flows.get(uid)
+        if flow is not None:
+            flow.departed = True
+            self._ends_next_s = min(self._ends_next_s, flow.ends_s())
 
     # -- slow storage ------------------------------------------------------------------------------------------
 
@@ -276,6 +280,13 @@ class Flows:
 
     def _fresh(self, now_s: float) -> dict[str, Flow]:
         """The flows of now; older ones are dropped."""
-        if any(now_s > flow.ends_s() for flow in self._flows.values()):
+        if now_s > self._ends_next_s:
             self._flows = {uid: flow for uid, flow in self._flows.items() if now_s <= flow.ends_s()}
+            self._ends_next_s = min((flow.ends_s() for flow in self._flows.values()), default=math.inf)
         return self._flows
+
+    def _new(self, uid: str, at_s: float, now_s: float) -> Flow:
+        """A flow that begins at `at_s`, among those of now."""
+        flow = self._fresh(now_s)[uid] = Flow(at_s=at_s)
+        self._ends_next_s = min(self._ends_next_s, flow.ends_s())
+        return flow

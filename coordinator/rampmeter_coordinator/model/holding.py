@@ -26,7 +26,7 @@ class Holding:
     def grant(self, job: Job, waiter: Waiter, now_s: float) -> None:
         """Answer the waiter's held request with a lease: at rate 0 until its first byte is in hand."""
         assert job.held is not None
-        is_there = in_hand(waiter)
+        is_there, lead_s = in_hand(waiter), lead_of(job, waiter)
         if job.save_since_s is None:
             job.save_since_s = now_s
         lease = Lease(
@@ -37,11 +37,11 @@ class Holding:
             offers=[],
             reason=RateReason.PREPARE,
             ready=is_there,
-            ready_by_s=None if is_there else now_s + _start_within(job, waiter),
+            ready_by_s=None if is_there else now_s + _start_within(job, lead_s),
             num_bytes=waiter.num_bytes,
             max_bytes_per_s=waiter.max_bytes_per_s,
             order_s=job.save_since_s,
-            ready_at_s=None if is_there else now_s + lead_of(job, waiter),
+            ready_at_s=None if is_there else now_s + lead_s,
             deadline_at_s=waiter.deadline_at_s,
             goes_on=waiter.started,
         )
@@ -122,5 +122,5 @@ class Holding:
         )
 
 
-def _start_within(job: Job, waiter: Waiter) -> float:
-    return max(START_WITHIN_S, 2.0 * lead_of(job, waiter)) * 2.0 ** min(job.num_not_ready, MAX_DOUBLINGS)
+def _start_within(job: Job, lead_s: float) -> float:
+    return max(START_WITHIN_S, 2.0 * lead_s) * 2.0 ** min(job.num_not_ready, MAX_DOUBLINGS)

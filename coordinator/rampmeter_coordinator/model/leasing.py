@@ -58,7 +58,7 @@ class Leasing:
             self._state.count("would_wait", int(self._rates.would_wait(job, waiter)))
             self._holding.grant(job, waiter, now_s)
             return
-        if self._answering.needs_contact(job, now_s) and waiter.deadline_at_s is None:
+        if counting.needs_contact(job, now_s) and waiter.deadline_at_s is None:
             self._answering.wait(job, 0.0, WaitReason.CONFIRM, now_s)
             return
         if self._rates.has_all_room_for(job, waiter, self._state.config.lane(waiter.kind)):
@@ -106,7 +106,7 @@ class Leasing:
         hold_s = min(HOLD_RENEWAL_S, self._state.config.ttl_s / 3.0)
         if self._state.capacity.is_settling(now_s):
             hold_s = min(hold_s, HOLD_WHILE_SETTLING_S)
-        if now_s + 2.0 * hold_s >= counting.lease_until(job) or self._answering.needs_contact(job, now_s):
+        if now_s + 2.0 * hold_s >= counting.lease_until(job) or counting.needs_contact(job, now_s):
             hold_s = 0.0
         job.held = Held(seq=request.seq, received_s=now_s, until_s=now_s + hold_s)
         self._state.touch(job, now_s)
@@ -141,14 +141,17 @@ class Leasing:
         `rate` was in force since it was seen last.
         """
         lane = self._state.config.lane(lease.kind)
-        holders = ((other, other.lease) for other in self._state.holders(lane) if other is not job)
         was_cut = lease.progress.is_cut
         verdict = lease.progress.renewed(
             done_bytes=request.done_bytes,
             num_bytes=lease.num_bytes,
             bytes_per_s=rate,
             now_s=now_s,
-            others=(held.progress for other, held in holders if held and counting.leased(other, now_s)),
+            others=(
+                other.lease.progress
+                for other in self._state.holders(lane)
+                if other is not job and other.lease is not None and counting.leased(other, now_s)
+            ),
         )
         self._state.unsettled |= was_cut != lease.progress.is_cut
         committing = lease.num_bytes is not None and request.done_bytes >= lease.num_bytes
@@ -189,7 +192,8 @@ class Leasing:
         if not (state.unsettled or state.must_walk or now_s >= state.look_again_s):
             return
         if state.unsettled:
-            self._make_room(now_s)
+            if state.config.shared_reads:
+                self._make_room(now_s)
             self._speak(now_s)
         state.must_walk = False
         while True:
@@ -211,7 +215,7 @@ class Leasing:
 
     def _make_room(self, now_s: float) -> None:
         """On a shared budget: saves that are cheaper given up than finished while blocked reads wait."""
-        if not self._state.config.shared_reads or self._state.old_counted(Kind.WRITE, now_s):
+        if self._state.old_counted(Kind.WRITE, now_s):
             return  # nobody is given up while room from the last one is on its way
         holders = self._state.holders(Kind.WRITE)
         reads = [job for job in holders if job.lease is not None and job.lease.kind is Kind.READ]

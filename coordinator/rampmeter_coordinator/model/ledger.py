@@ -6,6 +6,7 @@ tests and in the simulator. A refused request changes nothing.
 """
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from rampmeter.core.messages import (
@@ -36,6 +37,16 @@ from rampmeter_coordinator.model.registry import Registry, stale
 from rampmeter_coordinator.model.state import PoolState
 from rampmeter_coordinator.model.viewing import Viewing
 from rampmeter_coordinator.model.views import JobView, LeaseView, PoolView, TimelineRow, Totals
+
+NUM_PLAIN_ANSWERS = 1 << 16
+"""Heartbeats of two weeks have no higher numbers."""
+
+_SPEAKS_OF_A_LEASE = (Ready, Renew, Release)
+_SUPERSEDED = Refusal(
+    reason=RefusalReason.SUPERSEDED,
+    status=409,
+    detail="a newer request of this job came while this one was held",
+)
 
 
 class Ledger:
@@ -83,7 +94,8 @@ class Ledger:
 
     def apply(self, command: Command, now_s: float) -> tuple[Reply, ...]:
         """Decide. A request without a reply among the returned ones is held; a later call answers it."""
-        self._time_passes(now_s)
+        if not self._refreshed or self._state.time_has_come(now_s):
+            self._time_passes(now_s)
         if isinstance(command, Request):
             refusal = self._request(command, now_s)
             if refusal is not None:
@@ -107,7 +119,7 @@ class Ledger:
         state = self._state
         due = state.take_due(now_s) if self._refreshed else state.wake_up(now_s)
         self._refreshed = True
-        if state.in_grace and now_s >= state.grace_until_s:
+        if 0.0 < state.grace_until_s <= now_s:
             state.grace_until_s = 0.0
             state.unsettled = True
             state.take_stock(now_s)
@@ -130,7 +142,7 @@ class Ledger:
             job = self._registry.register(request, now_s)  # type: ignore[arg-type]  # likewise
         assert job is not None
         if job.held is not None:
-            self._supersede(job)
+            self._state.refuse_held(job, _SUPERSEDED)
         self._leasing.confirmed(job, request.ack, now_s)
         job.seq = seq
         self._handlers[type(request)](job, request, now_s)
@@ -157,7 +169,7 @@ class Ledger:
                 status=404,
                 detail="this attempt of the job is not registered here: register it first",
             )
-        if not isinstance(request, Ready | Renew | Release) or _holds(job, request.fence):
+        if not isinstance(request, _SPEAKS_OF_A_LEASE) or _holds(job, request.fence):
             return None
         if self._holding.holder_of(request.fence) is None:
             return None
@@ -166,16 +178,6 @@ class Ledger:
             status=409,
             detail="the lease with this fence belongs to another job",
             field="fence",
-        )
-
-    def _supersede(self, job: Job) -> None:
-        self._state.refuse_held(
-            job,
-            Refusal(
-                reason=RefusalReason.SUPERSEDED,
-                status=409,
-                detail="a newer request of this job came while this one was held",
-            ),
         )
 
     def _disconnected(self, command: Disconnected) -> None:
@@ -214,8 +216,9 @@ class Ledger:
 
     def _note(self, job: Job, seq: int, now_s: float, *, with_plan: bool = True) -> None:
         plan = self._registry.plan_for(job, now_s) if with_plan else None
-        confirm = with_plan and counting.needs_contact(job, self._state.config, now_s)
-        noted = Noted(seq=seq, held_s=0.0, confirm=confirm, plan=plan)
+        confirm = with_plan and counting.needs_contact(job, now_s)
+        is_plain = plan is None and not confirm
+        noted = _plain(seq) if is_plain else Noted(seq=seq, held_s=0.0, confirm=confirm, plan=plan)
         self._state.reply(job, noted, now_s, now_s)
 
     # -- views -------------------------------------------------------------------------------------------------
@@ -238,7 +241,13 @@ class Ledger:
         validating.validate(self._state, now_s)
 
     def timeline(self) -> tuple[TimelineRow, ...]:
-        return tuple(self._state.timeline)
+        return self._state.timeline()
+
+
+@lru_cache(maxsize=NUM_PLAIN_ANSWERS)
+def _plain(seq: int) -> Noted:
+    """The answer that says nothing else: nearly all answers are one of these, so they are shared by all jobs."""
+    return Noted(seq=seq, held_s=0.0, confirm=False)
 
 
 def _strange(job: Job, request: Request) -> bool:

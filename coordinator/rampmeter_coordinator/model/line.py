@@ -24,6 +24,11 @@ class Line:
         self._sorted_s = -math.inf
         self._entries: list[tuple[Rank, Waiter, Job]] = []
 
+    @property
+    def is_empty(self) -> bool:
+        """Nobody stands here, not even a shadow."""
+        return not self._entries
+
     def is_old(self, now_s: float) -> bool:
         """Whether it is time to sort again."""
         return not self._sorted_s <= now_s <= self._sorted_s + SORT_AFTER_S
@@ -31,8 +36,8 @@ class Line:
     def sort(self, jobs: Iterable[Job], budget_bytes_per_s: int, now_s: float) -> None:
         """Everybody who waits, in the order of now."""
         self._entries = [
-            (bidding.rank(job, job.waiter, budget_bytes_per_s, now_s), job.waiter, job)
-            for job in bidding.in_order(jobs, budget_bytes_per_s, now_s)
+            (rank, job.waiter, job)
+            for rank, job in bidding.in_order(jobs, budget_bytes_per_s, now_s)
             if job.waiter is not None
         ]
         self._sorted_s = now_s
@@ -51,4 +56,4 @@ class Line:
 
     def __iter__(self) -> Iterator[tuple[Job, Waiter]]:
         """Whoever still waits, in order."""
-        return ((job, waiter) for _, waiter, job in list(self._entries) if job.waiter is waiter)
+        return ((job, waiter) for _, waiter, job in self._entries if job.waiter is waiter)

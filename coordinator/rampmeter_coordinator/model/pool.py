@@ -12,6 +12,9 @@ HOLD_RENEWAL_S = 5.0
 HOLD_SLOT_S = 25.0
 HEARTBEAT_S = 15.0
 START_WITHIN_S = 60.0
+ANSWER_AT_ONCE_AFTER_S = HOLD_SLOT_S + 9.0
+"""A job whose confirmed contact is older than this is answered at once, so that it can confirm."""
+
 QUEUE_MEMORY_S = 90.0
 """A job that comes back within this keeps its place in the queue; after it, it waits no more."""
 
@@ -76,11 +79,6 @@ class PoolConfig:
     def safe_counted_after_s(self) -> float:
         """Coordinator: the safe rate counts this long after the last contact."""
         return 2.0 * self.ttl_s - MARGIN_S
-
-    @property
-    def answer_at_once_after_s(self) -> float:
-        """A job whose confirmed contact is older than this is answered at once, so that it can confirm."""
-        return HOLD_SLOT_S + 9.0
 
     @property
     def grace_s(self) -> float:

@@ -16,22 +16,24 @@ from rampmeter_coordinator.model.records import Job, Lease, Waiter
 
 def in_writing_order(jobs: Sequence[Job], budget_bytes_per_s: int, now_s: float) -> list[Job]:
     """Holders of leases: urgent saves by deadline, then saves in start order, blocked reads where they are worth it."""
-    urgent: list[Job] = []
-    saves: list[Job] = []
-    reads: list[Job] = []
+    urgent: list[tuple[float, str, Job]] = []
+    saves: list[tuple[float, str, Job]] = []
+    reads: list[tuple[float, float, str, Job]] = []
     for job in jobs:
         lease = _lease(job)
-        kind = urgent if lease.deadline_at_s is not None else reads if lease.kind is Kind.READ else saves
-        kind.append(job)
-    urgent.sort(key=lambda job: (_lease(job).deadline_at_s or 0.0, job.uid))
-    saves.sort(key=lambda job: (_lease(job).order_s, job.uid))
-    reads.sort(key=lambda job: (-_relief(job, budget_bytes_per_s), _lease(job).order_s, job.uid))
-    for read in reads:
-        place = len(saves)
-        while place > 0 and pays_to_pause(saves[place - 1], read, budget_bytes_per_s, now_s):
+        if lease.deadline_at_s is not None:
+            urgent.append((lease.deadline_at_s, job.uid, job))
+        elif lease.kind is Kind.READ:
+            reads.append((-_relief(job, budget_bytes_per_s), lease.order_s, job.uid, job))
+        else:
+            saves.append((lease.order_s, job.uid, job))
+    ordered = [job for _, _, job in sorted(saves)]
+    for *_, read in sorted(reads):
+        place = len(ordered)
+        while place > 0 and pays_to_pause(ordered[place - 1], read, budget_bytes_per_s, now_s):
             place -= 1
-        saves.insert(place, read)
-    return urgent + saves
+        ordered.insert(place, read)
+    return [job for _, _, job in sorted(urgent)] + ordered if urgent else ordered
 
 
 def ahead_of_waiter(

@@ -110,11 +110,17 @@ class Queueing:
         state = self._state
         state.look_again_s = math.inf
         self._seen.clear()
-        for lane in state.lanes if state.waiting else ():
+        if not state.waiting:
+            return False
+        enough_are_ready = False
+        for lane, line in self._lines.items():
+            if line.is_empty:
+                continue
             is_sorted = self._sort(lane, now_s)
             self._serve_urgent(lane, now_s)
-            self._walk(lane, now_s, to_the_end=is_sorted)
-        return any(look.num_idle >= look.max_held for look in self._seen.values())
+            look = self._seen[lane] = self._walk(lane, now_s, to_the_end=is_sorted)
+            enough_are_ready |= look.num_idle >= look.max_held
+        return enough_are_ready
 
     def _sort(self, lane: Kind, now_s: float) -> bool:
         """Sort the line where it is time, or where restores and saves stand in one line, whose order is no number."""
@@ -127,7 +133,7 @@ class Queueing:
         line.sort(jobs, self._state.budget(lane), now_s)
         return True
 
-    def _walk(self, lane: Kind, now_s: float, *, to_the_end: bool) -> None:
+    def _walk(self, lane: Kind, now_s: float, *, to_the_end: bool) -> _Look:
         line, look, hopeless = self._lines[lane], self._new_look(lane, now_s), _Hopeless()
         if to_the_end:
             line.backlog_bytes = self._backlog(lane)
@@ -140,7 +146,7 @@ class Queueing:
                 break
             waiter.reason = self._reason(job, waiter, look, now_s)
             look.position += 1
-        self._seen[lane] = look
+        return look
 
     def _is_granted(self, job: Job, waiter: Waiter, look: _Look, hopeless: "_Hopeless", now_s: float) -> bool:
         newcomer = self._rates.newcomer(job, waiter, look.lane, now_s + lead_of(job, waiter))
@@ -159,16 +165,18 @@ class Queueing:
         return False
 
     def _new_look(self, lane: Kind, now_s: float) -> _Look:
-        holders = self._rates.in_order(self._state.holders(lane), lane, now_s)
-        num_writing = sum(counting.leased(job, now_s) > 0 for job in holders)
-        num_idle = sum(job.lease is not None and job.lease.ready for job in holders) - num_writing
-        max_held = max(ALWAYS_HELD, 2 * num_writing)
+        holders, rest = self._state.holders(lane), self._rates.rest(lane, now_s)
+        num_writing = num_ready = 0
+        for job in holders:
+            num_writing += counting.leased(job, now_s) > 0
+            num_ready += job.lease is not None and job.lease.ready
+        num_idle = num_ready - num_writing
         return _Look(
             lane=lane,
             at_s=now_s,
-            outlook=self._outlook_of(holders, lane, now_s),
-            max_held=max_held,
-            all_wait=self._why_all_wait(lane, now_s),
+            outlook=self._outlook_of(self._rates.in_order(holders, lane, now_s), rest, now_s),
+            max_held=max(ALWAYS_HELD, 2 * num_writing),
+            all_wait=self._why_all_wait(lane, rest, now_s),
             num_idle=num_idle,
             may_pass=num_idle < max(1, num_writing),
         )
@@ -179,17 +187,17 @@ class Queueing:
         if waiter.kind is Kind.READ and lane is Kind.WRITE:
             holders = self._state.holders(lane)
             ahead = precedence.ahead_of_waiter(holders, job, waiter, self._state.budget(lane), now_s)
-            outlook = self._outlook_of(ahead, lane, now_s)
+            outlook = self._outlook_of(ahead, self._rates.rest(lane, now_s), now_s)
         return outlook.has_room_for(newcomer)
 
-    def _outlook_of(self, holders: list[Job], lane: Kind, now_s: float) -> Outlook:
+    def _outlook_of(self, holders: list[Job], rest_bytes_per_s: int, now_s: float) -> Outlook:
         """Those who write or will. Who is armed and late blocks nobody: it may come at any time, or never."""
         writers = [
             self._rates.writer(job, now_s)
             for job in holders
             if job.lease is not None and (job.lease.ready or (job.lease.ready_at_s or 0.0) >= now_s)
         ]
-        return Outlook(writers, self._rates.rest(lane, now_s), self._state.config, now_s)
+        return Outlook(writers, rest_bytes_per_s, self._state.config, now_s)
 
     def _look_again_for(self, newcomer: Writer, look: _Look, now_s: float) -> None:
         """When the first of the writers ends within its lead time. What else changes is heard of, or expires."""
@@ -214,11 +222,11 @@ class Queueing:
         leases = [job.lease for job in self._state.holders(lane) if job.lease is not None]
         return sum(max(0, (lease.num_bytes or 0) - lease.done_bytes) for lease in leases)
 
-    def _why_all_wait(self, lane: Kind, now_s: float) -> WaitReason | None:
+    def _why_all_wait(self, lane: Kind, rest_bytes_per_s: int, now_s: float) -> WaitReason | None:
         """A reason that holds for everybody, if there is one."""
         if self._state.in_grace:
             return WaitReason.GRACE
-        if self._rates.rest(lane, now_s) <= 0:
+        if rest_bytes_per_s <= 0:
             return WaitReason.OLD_LEASE if self._state.old_counted(lane, now_s) else WaitReason.SILENT_JOBS
         return None
 
@@ -227,10 +235,11 @@ class Queueing:
             return look.all_wait
         if waiter.num_bytes is None:
             return WaitReason.SIZE_UNKNOWN
-        config, holders = self._state.config, self._state.holders(look.lane)
-        if config.max_writers is not None and len(holders) >= config.max_writers:
+        config = self._state.config
+        if config.max_writers is not None and len(self._state.holders(look.lane)) >= config.max_writers:
             return WaitReason.MAX_WRITERS
         if job.tenant is not None and config.max_tenant_bytes_per_s is not None:
+            holders = self._state.holders(look.lane)
             of_tenant = sum(counting.leased(other, now_s) for other in holders if other.tenant == job.tenant)
             if of_tenant >= config.max_tenant_bytes_per_s:
                 return WaitReason.TENANT_CAP
@@ -267,20 +276,24 @@ class _Hopeless:
 
     def __init__(self) -> None:
         self._needs: list[tuple[int, float, str | None]] = []
-
-    @property
-    def num_wishes(self) -> int:
+        self.num_wishes = 0
         """Wishes for which no room was found; those of a tenant at its cap say nothing of the room."""
-        return sum(tenant is None for _, _, tenant in self._needs)
 
     def add(self, writer: Writer) -> None:
         """`writer` found no room."""
         if not writer.is_read:
             self._needs.append((writer.least_bytes_per_s, writer.from_s, writer.tenant))
+            self.num_wishes += writer.tenant is None
 
     def covers(self, writer: Writer) -> bool:
         """Whether somebody before it, of no tenant or of the same, found no room for no more."""
-        return not writer.is_read and any(
-            least <= writer.least_bytes_per_s and from_s == writer.from_s and tenant in (None, writer.tenant)
-            for least, from_s, tenant in self._needs
-        )
+        if writer.is_read:
+            return False
+        for least, from_s, tenant in self._needs:
+            if (
+                from_s == writer.from_s
+                and least <= writer.least_bytes_per_s
+                and tenant in (None, writer.tenant)
+            ):
+                return True
+        return False

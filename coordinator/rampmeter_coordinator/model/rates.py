@@ -24,35 +24,47 @@ class Rates:
         self._state = state
         self._known: dict[Kind, Targets] = {}
         self._levels: dict[Kind, Level] = {}
+        self._may_be_level = state.config.is_bounded_by_sum_only
 
     def rest(self, lane: Kind, now_s: float) -> int:
         """What of a lane's budget is left for leases: not what silent jobs and fenced attempts may use."""
-        taken = self._state.silent_elsewhere(lane) + self._state.old_counted(lane, now_s)
-        return max(0, self._state.budget(lane) - taken)
+        state = self._state
+        rest = state.budget(lane) - state.silent_elsewhere(lane) - state.old_counted(lane, now_s)
+        return rest if rest > 0 else 0
 
     def target(self, job: Job, lane: Kind, now_s: float) -> tuple[int, RateReason]:
         """What the job's ready lease should have, were all others told already; and why it is not more."""
         if self._state.unsettled or lane not in self._known:
             return self._targets(lane, now_s).get(job.uid, NOTHING)
-        claim = self._claim_in_level(job, lane)
+        claim = self.claim_in_level(job, lane)
         return (claim, RateReason.FULL) if claim else self._known[lane].get(job.uid, NOTHING)
 
     def work_out(self, now_s: float) -> None:
         """Work the targets out anew: they hold until something moves."""
-        self._known = {lane: self._targets(lane, now_s) for lane in self._state.lanes}
-        levels = ((lane, self._level_of(lane, now_s)) for lane in self._state.lanes)
-        self._levels = {lane: level for lane, level in levels if level is not None}
+        self._levels.clear()
+        for lane in self._state.lanes:
+            level = self._level_of(lane, now_s)
+            if level is None:
+                self._known[lane] = self._targets(lane, now_s)
+            else:
+                self._levels[lane] = level
+                self._known[lane] = {
+                    job.uid: (level.claim_of(job.uid) or 0, RateReason.FULL) for job in self._ready(lane)
+                }
 
     def _targets(self, lane: Kind, now_s: float) -> Targets:
-        ready = [job for job in self._state.holders(lane) if job.lease is not None and job.lease.ready]
+        ready = self._ready(lane)
         return self._filled(self.in_order(ready, lane, now_s), lane, now_s) if ready else {}
+
+    def _ready(self, lane: Kind) -> list[Job]:
+        return [job for job in self._state.holders(lane) if job.lease is not None and job.lease.ready]
 
     # -- where everybody has all that it could use ---------------------------------------------------------------
 
     def _level_of(self, lane: Kind, now_s: float) -> Level | None:
         """The lane's claims if nobody waits, they fit together and nothing else bounds anybody."""
         state = self._state
-        if state.waiting or state.in_grace or not state.config.is_bounded_by_sum_only:
+        if state.waiting or state.in_grace or not self._may_be_level:
             return None
         level = Level(self.rest(lane, now_s))
         for job in state.holders(lane):
@@ -70,7 +82,8 @@ class Rates:
             return None
         return self.wanted(job, lease.max_bytes_per_s, lane)
 
-    def _claim_in_level(self, job: Job, lane: Kind) -> int | None:
+    def claim_in_level(self, job: Job, lane: Kind) -> int | None:
+        """What a holder could use, where everybody has that and nothing is about to move; else None."""
         level = self._levels.get(lane)
         return None if level is None or self._state.unsettled else level.claim_of(job.uid)
 
@@ -85,7 +98,7 @@ class Rates:
 
     def moves_nobody(self, job: Job, lane: Kind) -> bool:
         """Whether what becomes of this holder means nothing for all others: they have what they could use."""
-        return self._claim_in_level(job, lane) is not None and not self._state.waiting
+        return self.claim_in_level(job, lane) is not None and not self._state.waiting
 
     def joined(self, job: Job, lane: Kind) -> None:
         """The job has a lease now."""
@@ -127,7 +140,7 @@ class Rates:
         lease = job.lease
         assert lease is not None
         state, lane = self._state, self._state.config.lane(lease.kind)
-        if not state.enforces(job) or target == self._claim_in_level(job, lane):
+        if not state.enforces(job) or target == self.claim_in_level(job, lane):
             return target
         wanted = counting.leased(job, now_s) if state.in_grace else target
         free = state.budget(lane) - state.counted_without(job, lane, now_s)

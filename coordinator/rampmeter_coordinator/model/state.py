@@ -11,7 +11,7 @@ from dataclasses import asdict, fields
 
 import msgspec
 
-from rampmeter.core.messages import AnyAnswer, Fence, Noted, Request
+from rampmeter.core.messages import AnyAnswer, Fence, LeaseState, Noted, Request
 from rampmeter_coordinator.model import counting
 from rampmeter_coordinator.model.bandwidth import Bandwidth
 from rampmeter_coordinator.model.capacity import Capacity
@@ -33,7 +33,9 @@ class PoolState(Bandwidth):
         self.rng = random.Random(seed)
         self.look_again_s = math.inf
         """When somebody may have to be armed: nothing else happens then."""
-        self.timeline: deque[TimelineRow] = deque(maxlen=MAX_TIMELINE_ROWS)
+        self._timeline: deque[tuple[float, str, str, Fence, LeaseState, int]] = deque(
+            maxlen=MAX_TIMELINE_ROWS
+        )
         self._counts = dict.fromkeys((field.name for field in fields(Totals)), 0)
         self._meta_bytes: bytes | None = None
         self._kept_cap = 0
@@ -97,10 +99,15 @@ class PoolState(Bandwidth):
 
     def refresh(self, job: Job, now_s: float) -> None:
         """Time has passed for this job: bring the sums and its timer up to date."""
-        times: tuple[float, ...] = self.recount(job, now_s)
+        from_s, until_s = self.recount(job, now_s)
+        next_s = math.inf
         if job.held is not None or job.lease is not None or job.old_shares:
-            times += counting.times_of(job)
-        self._timers.set(job, min((at_s for at_s in times if at_s > now_s), default=math.inf))
+            next_s = counting.ends_next_s(job, now_s)
+        if now_s < from_s < next_s:
+            next_s = from_s
+        if now_s < until_s < next_s:
+            next_s = until_s
+        self._timers.set(job, next_s)
 
     @property
     def totals(self) -> Totals:
@@ -119,15 +126,13 @@ class PoolState(Bandwidth):
 
     def note_rate(self, job: Job, lease: Lease, bytes_per_s: int, now_s: float) -> None:
         """A lease's rate or state changes: one row of the timeline."""
-        self.timeline.append(
-            TimelineRow(
-                at_s=now_s,
-                job_uid=job.uid,
-                job=job.name,
-                fence=lease.fence,
-                state=lease.state,
-                bytes_per_s=bytes_per_s,
-            )
+        self._timeline.append((now_s, job.uid, job.name, lease.fence, lease.state, bytes_per_s))
+
+    def timeline(self) -> tuple[TimelineRow, ...]:
+        """The newest rows of the timeline, the oldest first."""
+        return tuple(
+            TimelineRow(at_s=at_s, job_uid=uid, job=name, fence=fence, state=state, bytes_per_s=rate)
+            for at_s, uid, name, fence, state, rate in self._timeline
         )
 
     # -- answers -----------------------------------------------------------------------------------------------
@@ -140,10 +145,8 @@ class PoolState(Bandwidth):
         self._replies.append(Reply(job_uid=job.uid, attempt=job.attempt, seq=body.seq, body=body))
         if body.plan is not None:
             job.safe_offers += (counting.safe_offer(body.seq, body.plan),)
-        elif now_s < job.wake_s < math.inf and self.is_steady(
-            job
-        ):  # its silence has moved later, that is all
-            self._dirty.add(job.uid)
+        elif now_s < job.wake_s < math.inf and self.is_steady(job):
+            self._dirty.add(job.uid)  # its silence has moved later, that is all
             return
         self.touch(job, now_s)
 
@@ -193,10 +196,16 @@ class PoolState(Bandwidth):
         )
         return None if at_s == math.inf else at_s
 
+    def time_has_come(self, now_s: float) -> bool:
+        """Whether the time alone means something now: for a job, for the end of grace or for a cap that rises."""
+        return (
+            now_s >= self._timers.next_s
+            or 0.0 < self.grace_until_s <= now_s
+            or self.capacity.cap_bytes_per_s != self.capacity.ceiling_bytes_per_s
+        )
+
     def take_due(self, now_s: float) -> list[Job]:
         """Jobs for which a time has come, all sums up to date before any of them is looked at."""
-        if now_s < self._timers.next_s:
-            return []
         due = self._timers.take_due(self.jobs, now_s)
         for job in due:
             self.refresh(job, now_s)

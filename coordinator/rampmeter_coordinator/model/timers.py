@@ -21,11 +21,8 @@ class Timers:
         self._second = 0
         self._open: list[tuple[float, str]] = []
         """The times in `_second`, as a heap; empty only if there are no times at all."""
-
-    @property
-    def next_s(self) -> float:
+        self.next_s = math.inf
         """The earliest time; infinity without one."""
-        return self._open[0][0] if self._open else math.inf
 
     def set(self, job: Job, at_s: float) -> None:
         """Look at `job` at `at_s`, unless it is looked at before anyway."""
@@ -41,6 +38,7 @@ class Timers:
             heapq.heappush(self._open, (at_s, job.uid))
         else:
             self._put(second, [job.uid])
+        self.next_s = self._open[0][0]
 
     def take_due(self, jobs: Mapping[str, Job], now_s: float) -> list[Job]:
         """Jobs for which a time has come, each once."""
@@ -53,6 +51,7 @@ class Timers:
                 due.append(job)
             if not self._open:
                 self._open_next(jobs)
+        self.next_s = self._open[0][0] if self._open else math.inf
         return due
 
     def _put(self, second: int, uids: list[str]) -> None:

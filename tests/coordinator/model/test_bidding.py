@@ -18,7 +18,7 @@ BUDGET = 1000
 
 def order(*jobs: Job, now_s: float = NOW) -> str:
     """The names of the jobs in the order in which they are served."""
-    return "".join(job.name for job in bidding.in_order(jobs, BUDGET, now_s))
+    return "".join(job.name for _, job in bidding.in_order(jobs, BUDGET, now_s))
 
 
 def bid(job: Job, now_s: float = NOW) -> float:
@@ -198,7 +198,7 @@ def test_everybody_has_one_place(writers: list[dict[str, object]], reads: list[t
     """Nobody is lost or doubled; no save with a lower claim of its kind stands before a higher one."""
     saves = [waiting(f"w{i}", **figures) for i, figures in enumerate(writers)]
     restores = [read(f"r{i}", num_bytes, gpus) for i, (num_bytes, gpus) in enumerate(reads)]
-    ordered = bidding.in_order([*saves, *restores], BUDGET, NOW)
+    ordered = [job for _, job in bidding.in_order([*saves, *restores], BUDGET, NOW)]
     assert sorted(job.name for job in ordered) == sorted(job.name for job in [*saves, *restores])
     claims = [claim(job) for job in ordered if job.waiter and job.waiter.kind is Kind.WRITE]
     assert claims == sorted(claims)
