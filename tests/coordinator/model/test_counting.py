@@ -1,5 +1,7 @@
 """What one job may be using at most."""
 
+import math
+
 import pytest
 from msgspec.structs import replace
 
@@ -7,7 +9,7 @@ from rampmeter.core.messages import Fence, Kind, LeaseState, Noted, RateReason
 from rampmeter_coordinator.model import counting
 from rampmeter_coordinator.model.planning import blank_plan
 from rampmeter_coordinator.model.pool import PoolConfig
-from rampmeter_coordinator.model.records import Job, Lease, Offer, OldShare, SafeOffer
+from rampmeter_coordinator.model.records import Held, Job, Lease, Offer, OldShare, SafeOffer
 
 POOL = PoolConfig(name="pool", capacity_bytes_per_s=1000)
 
@@ -148,3 +150,17 @@ def test_a_record_of_another_boot_is_read_carefully() -> None:
     assert counting.is_silent(job, POOL, 10.0)
     counting.confirm(job, 1)
     assert counting.is_silent(job, POOL, 10.0)
+
+
+def test_whatever_ends_by_itself_is_next_in_its_turn() -> None:
+    """An old share, the hold of a request, offers and the times of an armed lease: none is passed over."""
+    job = make_job((1, 0, 30.0), (2, 0, 60.0))
+    assert job.lease is not None
+    job.lease.ready_at_s, job.lease.ready_by_s = 40.0, 50.0
+    job.held = Held(seq=3, received_s=0.0, until_s=10.0)
+    job.old_shares = (OldShare(bytes_per_s=1, until_s=20.0),)
+    times, now_s = [], 0.0
+    while now_s < math.inf:
+        now_s = counting.ends_next_s(job, now_s)
+        times.append(now_s)
+    assert times == [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, math.inf]
