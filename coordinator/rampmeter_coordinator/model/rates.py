@@ -108,6 +108,7 @@ class Rates:
         claim = self._plain_claim(job, lane)
         if claim is None or not level.fits(claim):
             del self._levels[lane]
+            self._state.unsettled = True  # the targets of those who were ready quietly are not known
         else:
             level.add(job.uid, claim)
 

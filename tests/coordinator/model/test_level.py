@@ -67,3 +67,17 @@ def test_a_claim_that_is_given_back_can_be_had_again() -> None:
     assert (level.fits(4), level.fits(5), level.claim_of("a"), level.claim_of("b")) == (True, False, 6, None)
     level.remove("a")
     assert level.fits(10)
+
+
+def test_who_has_its_rate_keeps_it_when_the_pool_fills_up() -> None:
+    """The first was ready while there was room for all; the second could use more than is left, and is let in."""
+    desk = Desk()
+    first, second = desk.known(1, T), desk.known(2, T)
+    first.ask(T + 1, max_bytes_per_s=400, num_bytes=10**6, ready_in_s=1.0)
+    first.ready(T + 2)
+    first.renew(T + 2.5, held=400)
+    second.ask(T + 3, max_bytes_per_s=800, num_bytes=10**6, ready_in_s=5.0)
+    assert isinstance(second.last, Grant)
+    first.renew(T + 4, held=400)
+    assert first.answer is None
+    assert desk.rates(T + 4) == {1: 400, 2: 0}
