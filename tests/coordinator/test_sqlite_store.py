@@ -206,6 +206,48 @@ def test_rows_that_the_log_needs_stay(tmp_path, log_rows):
     assert num_versions <= max(2 * 10 + SPARE_VERSIONS, 10 * 2 * log_rows) + 20
 
 
+def test_decisions_that_change_no_record_do_not_let_the_file_grow(tmp_path):
+    """Refused requests are logged, too: the log is whole to its cap, what is idle stays, the file stays small."""
+
+    async def some_commits(store):
+        last = await newest_number(store)
+        for number in range(last + 1, last + 201):
+            records = (
+                {"idle": b"kept", "gone": b"x"} if number == 1 else {"gone": None} if number == 2 else {}
+            )
+            await store.commit(batch(number, records=records, log=[row(number)] * 3))
+        assert (
+            await store.log("lustre")
+            == [row(i) for i in range(number - 17, number + 1) for _ in range(3)][-50:]
+        )
+        return await rows_in(store)
+
+    for _ in range(3):
+        num_rows = opened(tmp_path, some_commits, log_rows=50)
+        assert opened(tmp_path, loaded).records == {"idle": b"kept"}
+        assert num_rows * 3 <= 2 * (50 + 2) + 3 * 2
+
+
+def test_questions_whether_the_store_keeps_commits_do_not_let_the_file_grow(tmp_path):
+    """Each is a commit of nothing; none of them hides what was there before."""
+
+    async def scenario(store):
+        await store.commit(batch(1, records={"idle": b"kept"}, log=[row(1)]))
+        for number in range(2, 200):
+            await store.commit(batch(number))
+        return await rows_in(store)
+
+    assert opened(tmp_path, scenario) == 2
+    assert opened(tmp_path, loaded).head.number == 199
+    assert opened(tmp_path, loaded).records == {"idle": b"kept"}
+
+
+async def rows_in(store):
+    """How many commits the file holds."""
+    db = store._file._db
+    return await store._run(lambda: db.execute("SELECT count(*) FROM commits").fetchone()[0])
+
+
 async def loaded(store):
     return await store.load("lustre")
 

@@ -2,12 +2,14 @@
 
 A commit is one row at the end of one table: its head, the records that changed and the decisions. Nothing is changed
 in place, so that it costs the same for 100 jobs and 100,000. When the file holds twice as many versions as there are
-records, each commit drops the oldest rows that the log needs no more, and appends what was still current in them.
+records, or twice as many decisions as both need, each commit drops the oldest rows that the log needs no more, and
+appends what was still current in them. Whatever is said to the coordinator, the file does not grow without bound.
 """
 
 import sqlite3
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from rampmeter_coordinator.store.protocol import (
     Batch,
@@ -82,6 +84,7 @@ class PoolFile:
     def _write(self, batch: Batch, index: "_Index") -> None:
         pool, head, rows = batch.pool, batch.head, batch.log
         records = batch.changes.records
+        self._drop_hollow(index)
         carried = self._drop_old(index)
         if carried:
             records = {**carried, **records}
@@ -104,16 +107,22 @@ class PoolFile:
             ),
         )
         assert cursor.lastrowid is not None
-        index.append(cursor.lastrowid, records, num_rows if rows else None)
-        index.head, index.num_rows = head, num_rows
+        index.append(cursor.lastrowid, records, num_rows, has_log=bool(rows))
+        index.head = head
         if batch.opening is not None:
             self._begin_segment(batch, batch.opening, num_rows)
 
+    def _drop_hollow(self, index: "_Index") -> None:
+        """Drop the newest row if it was a head and nothing else, as when somebody asks whether we are ready."""
+        row = index.drop_hollow()
+        if row is not None:
+            self._db.execute("DELETE FROM commits WHERE id = ?", (row,))
+
     def _drop_old(self, index: "_Index") -> Records:
-        """Drop the oldest rows if there are too many versions; gives what is still current in them."""
+        """Drop the oldest rows if there are too many; gives what is still current in them."""
         carried: Records = {}
         for _ in range(_MAX_DROPPED):
-            if not index.too_many(self._log_rows):
+            if not index.may_drop_oldest(self._log_rows):
                 break
             row, current = index.drop_oldest()
             if current:
@@ -171,14 +180,22 @@ class PoolFile:
         index = _Index()
         newest = self._newest(pool)
         if newest is not None:
-            index.head, _, index.num_rows = newest
-        for row, packed, last_row in self._db.execute(
-            "SELECT id, records, CASE WHEN rows IS NOT NULL THEN num_rows END FROM commits "
-            "WHERE pool = ? ORDER BY id",
-            (pool,),
+            index.head = newest[0]
+        for row, packed, num_rows, has_log in self._db.execute(
+            "SELECT id, records, num_rows, rows IS NOT NULL FROM commits WHERE pool = ? ORDER BY id", (pool,)
         ):
-            index.append(row, unpack_records(packed), last_row)
+            index.append(row, unpack_records(packed), num_rows, has_log=bool(has_log))
         return index
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """One commit: keys of its records, and of its decisions the number of the last one, None without any."""
+
+    id: int
+    keys: tuple[str, ...]
+    last_row: int | None
+    num_decisions: int
 
 
 class _Index:
@@ -190,28 +207,56 @@ class _Index:
         self.head: Head | None = None
         self.num_rows = 0
         """Of all decisions that were ever logged."""
-        self._rows: deque[tuple[int, tuple[str, ...], int | None]] = deque()
-        """Rows from the oldest on: id, keys of its records, number of its last decision if it has any."""
+        self._rows: deque[_Row] = deque()
+        """From the oldest on."""
         self._newest: dict[str, int] = {}
-        self._num_versions = 0
+        self._num_versions = self._num_decisions = 0
+        """In all rows."""
 
-    def append(self, row: int, records: Mapping[str, bytes | None], last_row: int | None) -> None:
-        self._rows.append((row, tuple(records), last_row))
+    def append(self, row: int, records: Mapping[str, bytes | None], num_rows: int, *, has_log: bool) -> None:
+        """A row with these records, after which `num_rows` decisions had been logged, its own among them if any."""
+        # The oldest row of a file counts those that were dropped before it, too: it goes the sooner.
+        num_decisions = max(0, num_rows - self.num_rows) if has_log else 0
+        self._rows.append(
+            _Row(
+                id=row,
+                keys=tuple(records),
+                last_row=num_rows if has_log else None,
+                num_decisions=num_decisions,
+            )
+        )
+        self.num_rows = num_rows
         self._num_versions += len(records)
+        self._num_decisions += num_decisions
         self._newest.update(dict.fromkeys(records, row))
 
-    def too_many(self, log_rows: int) -> bool:
-        """There are too many versions, and the log of `log_rows` decisions needs the oldest row no more."""
-        if self._num_versions <= 2 * len(self._newest) + SPARE_VERSIONS:
+    def drop_hollow(self) -> int | None:
+        """Forget the newest row if it has neither records nor decisions; gives its id."""
+        if not self._rows or self._rows[-1].keys or self._rows[-1].last_row is not None:
+            return None
+        return self._rows.pop().id
+
+    def may_drop_oldest(self, log_rows: int) -> bool:
+        """The log of `log_rows` decisions needs the oldest row no more, and there are too many versions or decisions.
+
+        Twice as many as are needed: so each decision pays for carrying one record on at most.
+        """
+        if not self._rows:
             return False
-        last_row = self._rows[0][2]
-        return last_row is None or last_row <= self.num_rows - log_rows
+        last_row = self._rows[0].last_row
+        if last_row is not None and last_row > self.num_rows - log_rows:
+            return False
+        num_records = len(self._newest)
+        return self._num_versions > 2 * num_records + SPARE_VERSIONS or self._num_decisions > 2 * (
+            num_records + log_rows
+        )
 
     def drop_oldest(self) -> tuple[int, list[str]]:
         """Forget the oldest row; gives its id, and the keys of what is current in it."""
-        row, keys, _ = self._rows.popleft()
-        self._num_versions -= len(keys)
-        return row, [key for key in keys if self._newest[key] == row]
+        row = self._rows.popleft()
+        self._num_versions -= len(row.keys)
+        self._num_decisions -= row.num_decisions
+        return row.id, [key for key in row.keys if self._newest[key] == row.id]
 
     def carry(self, keys: list[str], records: Records) -> list[str]:
         """Those keys whose records live on; deleted ones are forgotten: nothing older is left that they would hide."""
