@@ -247,9 +247,8 @@ class _Index:
         if last_row is not None and last_row > self.num_rows - log_rows:
             return False
         num_records = len(self._newest)
-        return self._num_versions > 2 * num_records + SPARE_VERSIONS or self._num_decisions > 2 * (
-            num_records + log_rows
-        )
+        too_many_versions = self._num_versions > 2 * num_records + SPARE_VERSIONS
+        return too_many_versions or self._num_decisions > 2 * (num_records + log_rows)
 
     def drop_oldest(self) -> tuple[int, list[str]]:
         """Forget the oldest row; gives its id, and the keys of what is current in it."""
