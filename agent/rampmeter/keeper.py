@@ -47,7 +47,7 @@ _FAREWELL_S = 2.0
 
 _HELD = frozenset({Action.ASK, Action.RENEW})
 _OF_A_LEASE = frozenset({Action.READY, Action.RENEW, Action.RELEASE})
-_PRESSING = frozenset({Action.ASK, Action.READY, Action.RENEW, Action.RELEASE})
+_PRESSING = _OF_A_LEASE | {Action.ASK}
 """A held request is dropped for any other of these; all other requests are answered at once anyway."""
 
 

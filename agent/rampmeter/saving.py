@@ -104,9 +104,9 @@ class Saver:
     ) -> "Future[SaveReport]":
         """Take the snapshot and let a thread write it. Returns after the staging; never raises.
 
-        `throttle` must be new. `on_first_byte` is called once, from the flush thread, with the bytes
-        of the tensors to write. While another save is in flight
-        the answer is a report with the reason `in_flight`. `max_streams` bounds the writing threads; None = no bound.
+        `throttle` must be new. `on_first_byte` is called once, from the flush thread, with the bytes of the tensors to
+        write. While another save is in flight the answer is a report with the reason `in_flight`. `max_streams` bounds
+        the writing threads; None = no bound.
         """
         save = _Save(
             name=StepName.fresh(step=step, attempt=self.claim.number),

@@ -96,8 +96,8 @@ class Speech:
         self._armed_s = now_s
 
     def note_first_byte(self, now_s: float, num_bytes: int) -> None:
-        """The lead time ends, and the size of this save is known."""
-        self.num_bytes = num_bytes
+        """The lead time ends, and the size of this save is known; of one without tensors nothing is."""
+        self.num_bytes = num_bytes or self.num_bytes
         if self._armed_s is not None:
             self._lead_s = now_s - self._armed_s
 

@@ -52,7 +52,7 @@ class Waiters:
     def add(self, request: Request) -> Waiting:
         """A future for the answer to `request`."""
         waiting = Waiting(loop=self._loop)
-        waiting.key = key = (request.job_uid, request.attempt, request.seq)
+        waiting.key = key = key_of(request)
         waiting.leave = self._leave
         others = self._waiting.get(key)
         if others is None:
@@ -67,7 +67,7 @@ class Waiters:
         if isinstance(body, Refusal):
             self.refuse(key_of(reply), Refused(body))
             return
-        for waiting in self._waiting.pop((reply.job_uid, reply.attempt, reply.seq), ()):
+        for waiting in self._waiting.pop(key_of(reply), ()):
             if not waiting.done():
                 waiting.raw = raw
                 waiting.set_result(body)

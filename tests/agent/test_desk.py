@@ -210,3 +210,13 @@ def test_the_size_of_this_save_is_told_with_its_first_byte():
     request, _ = scene.desk.word(Action.READY)
     assert isinstance(request, Ready)
     assert request.num_bytes == 3000
+
+
+def test_a_state_without_tensors_does_not_make_the_size_unknown_again():
+    """What the last save had is the best guess; its plan counts tensors only."""
+    scene = Scene()
+    scene.desk.size_known(1000)
+    scene.arm()
+    scene.desk.begin_snapshot()
+    scene.desk.first_byte(0)
+    assert scene.speech.num_bytes == 1000

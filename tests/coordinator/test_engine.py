@@ -1,7 +1,6 @@
 """The engine: never a reply before its commit, nobody forgotten, nothing unbounded. Real ledger, tested store."""
 
 import asyncio
-from contextlib import asynccontextmanager
 
 import pytest
 
@@ -9,52 +8,10 @@ from rampmeter.core.clock import SystemClock
 from rampmeter.core.messages import Grant, Noted, RefusalReason
 from rampmeter_coordinator.engine import Engine
 from rampmeter_coordinator.errors import Fenced, Refused, StoreUnavailable
-from rampmeter_coordinator.model.pool import PoolConfig
+from support.engines import POOL, engine_over, refusal_of, registered, writer_and_waiter
 from support.jobs import Job
 from support.stores import TestedStore
 from support.waiting import some_turns, until
-
-POOL = PoolConfig(name="lustre", capacity_bytes_per_s=10**9)
-
-
-@asynccontextmanager
-async def engine_over(store, *, clock=None, boot_id="boot", fresh=True, max_inbox=4096, pools=(POOL,)):
-    """An open engine, closed at the end."""
-    clock = clock or SystemClock()
-    engine = await Engine.open(pools, store, clock, boot_id=boot_id, fresh=fresh, max_inbox=max_inbox)
-    try:
-        yield engine
-    finally:
-        store.gate.set()
-        await engine.close()
-
-
-async def registered(engine, *, num=1):
-    """Jobs that the pool knows and that have confirmed their plan."""
-    jobs = [Job() for _ in range(num)]
-    for job in jobs:
-        await job.tell(engine, job.register())
-        await job.tell(engine, job.heartbeat())
-    return jobs
-
-
-async def writer_and_waiter(engine):
-    """One job that has the whole budget, and one whose slot request is held."""
-    writer, waiter = await registered(engine, num=2)
-    grant = await writer.tell(engine, writer.slot())
-    assert grant.bytes_per_s == POOL.budget_bytes_per_s
-    request = waiter.slot()
-    held = engine.submit("lustre", request)
-    await until(lambda: engine.pool_view("lustre").num_waiting == 1, what="the request to be held")
-    assert not held.done()
-    return writer, waiter, request, held
-
-
-def refusal_of(future):
-    """The refusal that a finished future carries."""
-    error = future.exception()
-    assert isinstance(error, Refused)
-    return error.refusal
 
 
 def test_no_reply_before_its_commit():
@@ -230,107 +187,6 @@ def test_a_store_that_lost_commits_is_loaded_again_with_grace():
     asyncio.run(scenario())
 
 
-def test_too_many_waiting_commands_are_refused():
-    """The inbox is bounded: who finds it full is told to come back, and the others are served."""
-
-    async def scenario():
-        store = TestedStore()
-        async with engine_over(store, max_inbox=3) as engine:
-            store.gate.clear()
-            first = engine.submit("lustre", Job().register())
-            await until(lambda: store.waiting, what="the commit")
-            others = [engine.submit("lustre", Job().register()) for _ in range(3)]
-            with pytest.raises(Refused) as caught:
-                engine.submit("lustre", Job().register())
-            assert (caught.value.refusal.reason, caught.value.refusal.status) == (
-                RefusalReason.OVERLOADED,
-                503,
-            )
-            assert caught.value.retry_after_s
-            assert engine.counters("lustre").num_overloaded == 1
-            store.gate.set()
-            await asyncio.gather(first, *others)
-
-    asyncio.run(scenario())
-
-
-def test_a_held_request_is_answered_by_the_release_of_another_job():
-    """Room that becomes free goes to the waiter at once, with the grant in the answer that it waits for."""
-
-    async def scenario():
-        async with engine_over(TestedStore()) as engine:
-            writer, _, _, held = await writer_and_waiter(engine)
-            await writer.tell(engine, writer.release())
-            grant = await held
-            assert isinstance(grant, Grant)
-            assert grant.bytes_per_s == POOL.budget_bytes_per_s
-
-    asyncio.run(scenario())
-
-
-def test_a_client_that_has_gone_waits_no_more():
-    """Cancelling the last future of a held request takes its job out of the queue."""
-
-    async def scenario():
-        store = TestedStore()
-        async with engine_over(store) as engine:
-            writer, _, _, held = await writer_and_waiter(engine)
-            held.cancel()
-            await until(
-                lambda: store.log("lustre")[-1].command.startswith(b'{"Disconnected"'), what="the ledger"
-            )
-            assert engine.counters("lustre").num_held == 0
-            await writer.tell(engine, writer.release())
-            assert engine.pool_view("lustre").num_leases == 0
-
-    asyncio.run(scenario())
-
-
-def test_several_connections_may_wait_for_one_request():
-    """The same request sent again waits beside the first one; one of them may go; the other gets the answer."""
-
-    async def scenario():
-        async with engine_over(TestedStore()) as engine:
-            writer, _, request, held = await writer_and_waiter(engine)
-            again, third = engine.submit("lustre", request), engine.submit("lustre", request)
-            await some_turns()
-            held.cancel()
-            await some_turns()
-            assert engine.counters("lustre").num_held == 1
-            await writer.tell(engine, writer.release())
-            assert await again == await third
-
-    asyncio.run(scenario())
-
-
-def test_an_overtaken_request_gets_its_refusal():
-    """A newer request of the job ends the held one with 409, and the newer one is answered."""
-
-    async def scenario():
-        async with engine_over(TestedStore()) as engine:
-            _, waiter, _, held = await writer_and_waiter(engine)
-            await waiter.tell(engine, waiter.heartbeat())
-            await asyncio.wait({held})
-            assert (refusal_of(held).status, refusal_of(held).reason) == (409, RefusalReason.SUPERSEDED)
-
-    asyncio.run(scenario())
-
-
-def test_time_alone_answers_a_held_renewal():
-    """No other request need come: the engine wakes the ledger when a hold is over."""
-
-    async def scenario():
-        async with engine_over(TestedStore()) as engine:
-            (job,) = await registered(engine)
-            await job.tell(engine, job.slot())
-            await job.tell(engine, job.renew())
-            answer = await asyncio.wait_for(job.tell(engine, job.renew()), timeout=20)
-            assert isinstance(answer, Grant)
-            assert 4.5 < answer.held_s < 7
-
-    asyncio.run(scenario())
-
-
 def test_an_internal_error_hits_only_its_own_request(monkeypatch):
     """A command that makes the ledger fail is answered 500; the others of the batch get their answers."""
 
@@ -352,27 +208,6 @@ def test_an_internal_error_hits_only_its_own_request(monkeypatch):
             )
             assert isinstance(await good, Noted)
             assert (refusal_of(bad).status, refusal_of(bad).reason) == (500, RefusalReason.INTERNAL)
-
-    asyncio.run(scenario())
-
-
-def test_draining_answers_everybody_and_takes_nobody():
-    """Held requests are told 503 draining with different times to come back; what was decided is kept."""
-
-    async def scenario():
-        store = TestedStore()
-        async with engine_over(store) as engine:
-            _, _, _, held = await writer_and_waiter(engine)
-            more = [engine.submit("lustre", job.slot()) for job in await registered(engine, num=5)]
-            last = engine.submit("lustre", Job().register())
-            await engine.drain()
-            assert isinstance(await last, Noted)
-            assert refusal_of(held).reason is RefusalReason.DRAINING
-            assert len({future.exception().retry_after_s for future in more}) > 1
-            with pytest.raises(Refused) as caught:
-                engine.submit("lustre", Job().register())
-            assert caught.value.refusal.reason is RefusalReason.DRAINING
-            assert (await engine.not_ready_because()).reason is RefusalReason.DRAINING
 
     asyncio.run(scenario())
 

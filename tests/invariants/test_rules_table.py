@@ -4,7 +4,7 @@ import re
 from fnmatch import fnmatch
 from pathlib import Path
 
-from invariants import misread_levels, misreadings
+from invariants import misread_levels, misread_restarts, misreadings
 from invariants.soak import PROFILES
 from invariants.test_switch_back import IN_TEST, IN_WORLD
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 TABLE = (ROOT / "docs" / "ledger-rules.md").read_text()
 READINGS = {
     name
-    for module in (misreadings, misread_levels)
+    for module in (misreadings, misread_levels, misread_restarts)
     for name, value in vars(module).items()
     if getattr(value, "__module__", "") == module.__name__
 }

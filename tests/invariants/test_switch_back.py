@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from invariants import misread_levels as levels
+from invariants import misread_restarts as restarts
 from invariants import misreadings as wrong
 from invariants.faults import Faults
 from invariants.misreadings import Misreading
@@ -78,31 +79,31 @@ IN_WORLD = [
     InWorld(reading=wrong.restart_is_contact, faults=Faults(restarts=1 / 80, forget=0.0)),
     InWorld(reading=wrong.no_claim_read_in_fallback, faults=RESTARTS),
     InWorld(reading=wrong.safe_rates_raised_at_once, faults=Faults()),
-    InWorld(reading=wrong.no_grace, faults=FORGETFUL),
-    InWorld(reading=wrong.grace_raises, faults=FORGETFUL),
-    InWorld(reading=wrong.other_boot_is_contact, faults=FORGETFUL),
-    InWorld(reading=wrong.times_of_another_boot_are_taken_as_they_are, faults=FORGETFUL),
-    InWorld(reading=wrong.clocks_of_two_machines_are_equal, faults=FAIL_OVERS),
+    InWorld(reading=restarts.no_grace, faults=FORGETFUL),
+    InWorld(reading=restarts.grace_raises, faults=FORGETFUL),
+    InWorld(reading=restarts.other_boot_is_contact, faults=FORGETFUL),
+    InWorld(reading=restarts.times_of_another_boot_are_taken_as_they_are, faults=FORGETFUL),
+    InWorld(reading=restarts.clocks_of_two_machines_are_equal, faults=FAIL_OVERS),
     InWorld(
-        reading=wrong.restore_made_anew_is_a_save,
+        reading=restarts.restore_made_anew_is_a_save,
         faults=Faults(restarts=1 / 60, forget=0.7, restores=1 / 10, deaths=0, zombies=0),
         seen="reads over",
         pool=replace(POOL, read_capacity_bytes_per_s=300),
     ),
     InWorld(
-        reading=wrong.tenants_other_leases_do_not_count,
+        reading=restarts.tenants_other_leases_do_not_count,
         faults=Faults(),
         seen="tenant",
         pool=replace(POOL, max_tenant_bytes_per_s=300),
     ),
-    InWorld(reading=wrong.deposed_leader_answers, faults=FAIL_OVERS),
-    InWorld(reading=wrong.reply_goes_out_before_its_commit, faults=FAIL_OVERS),
+    InWorld(reading=restarts.deposed_leader_answers, faults=FAIL_OVERS),
+    InWorld(reading=restarts.reply_goes_out_before_its_commit, faults=FAIL_OVERS),
 ]
 
 
 IN_TEST = [
     InTest(
-        reading=wrong.times_of_another_boot_stay_in_the_store,
+        reading=restarts.times_of_another_boot_stay_in_the_store,
         test="test_what_became_of_another_boots_times_outlives_the_next_restart",
     ),
     InTest(
@@ -119,7 +120,7 @@ IN_TEST = [
     ),
     InTest(reading=wrong.safe_rates_never_end, test="test_rule_9_safe_rates_end"),
     InTest(
-        reading=wrong.grace_arms_nobody,
+        reading=restarts.grace_arms_nobody,
         test="test_rule_15_waiters_are_armed_in_grace",
         fails_with=AttributeError,
         match="'NoneType' object has no attribute 'state'",

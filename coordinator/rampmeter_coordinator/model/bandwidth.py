@@ -146,7 +146,7 @@ class Bandwidth:
     @property
     def issued_too_much(self) -> bool:
         """More safe rates are out than silent jobs may use: the budget has fallen since."""
-        return self._issued_sum > int(SILENT_SHARE * self.capacity.cap_bytes_per_s)
+        return self._issued_sum > self._safe_sum
 
     @property
     def has_safe_room(self) -> bool:

@@ -44,20 +44,13 @@ class Rates:
         self._levels.clear()
         for lane in self._state.lanes:
             level = self._level_of(lane, now_s)
-            if level is None:
-                self._known[lane] = self._targets(lane, now_s)
-            else:
+            self._known[lane] = {} if level else self._targets(lane, now_s)
+            if level:
                 self._levels[lane] = level
-                self._known[lane] = {
-                    job.uid: (level.claim_of(job.uid) or 0, RateReason.FULL) for job in self._ready(lane)
-                }
 
     def _targets(self, lane: Kind, now_s: float) -> Targets:
-        ready = self._ready(lane)
+        ready = [job for job in self._state.holders(lane) if job.lease is not None and job.lease.ready]
         return self._filled(self.in_order(ready, lane, now_s), lane, now_s) if ready else {}
-
-    def _ready(self, lane: Kind) -> list[Job]:
-        return [job for job in self._state.holders(lane) if job.lease is not None and job.lease.ready]
 
     # -- where everybody has all that it could use ---------------------------------------------------------------
 
@@ -108,7 +101,7 @@ class Rates:
         claim = self._plain_claim(job, lane)
         if claim is None or not level.fits(claim):
             del self._levels[lane]
-            self._state.unsettled = True  # the targets of those who were ready quietly are not known
+            self._state.unsettled = True  # the targets of its holders are not known
         else:
             level.add(job.uid, claim)
 
@@ -141,7 +134,7 @@ class Rates:
         lease = job.lease
         assert lease is not None
         state, lane = self._state, self._state.config.lane(lease.kind)
-        if not state.enforces(job) or target == self.claim_in_level(job, lane):
+        if not state.enforces(job):
             return target
         wanted = counting.leased(job, now_s) if state.in_grace else target
         free = state.budget(lane) - state.counted_without(job, lane, now_s)

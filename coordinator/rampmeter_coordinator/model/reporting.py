@@ -21,7 +21,7 @@ def since_last(lease: Lease, request: Renew | Release, now_s: float) -> Report |
     """The difference to the report before, noted in the lease; None where there is nothing to compare with."""
     rate = _rate_now(lease)
     report = Report(
-        bytes_per_s=rate if lease.reported_rate is None else lease.reported_rate,
+        bytes_per_s=rate_since_last(lease),
         num_bytes=max(0, request.done_bytes - lease.done_bytes),
         throttled_s=max(0.0, request.throttled_s - lease.throttled_s),
         blocked_s=max(0.0, request.blocked_s - lease.blocked_s),
