@@ -317,12 +317,17 @@ class Checkpointer:
         """The interval that the job would choose alone, from what was measured so far."""
         settings = self._settings
         stall_s = DEFAULT_STALL_S if speech.stall_s is None else speech.stall_s
-        cost_s = interval.cost(stall_s, speech.write_s or 0.0, interval.DEFAULT_EPS, synchronous=False)
-        period_s = interval.period(cost_s, settings.mtbf_s or interval.prior_mtbf(settings.num_gpus))
-        if settings.interval_max_s is not None:
-            period_s = min(period_s, settings.interval_max_s)
-        floor_s = interval.WRITE_FLOOR * (speech.write_s or 0.0)
-        return max(period_s, floor_s, settings.interval_min_s or 0.0, interval.MIN_INTERVAL_S)
+        write_s = speech.write_s or 0.0
+        load = interval.Load(
+            num_bytes=speech.num_bytes or 0,
+            num_gpus=settings.num_gpus,
+            cost_s=interval.cost(stall_s, write_s, interval.DEFAULT_EPS, synchronous=False),
+            mtbf_s=settings.mtbf_s or interval.mtbf(settings.num_gpus),
+            write_s=write_s,
+            minimum_s=settings.interval_min_s or 0.0,
+            wish_s=settings.interval_max_s,
+        )
+        return load.own_period_s
 
     def _kept_plan(self) -> Plan | None:
         try:

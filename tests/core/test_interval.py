@@ -40,19 +40,29 @@ def test_the_period_never_falls_with_the_cost() -> None:
     assert periods == sorted(periods)
 
 
+def load(**changes: object) -> interval.Load:
+    figures = {"num_bytes": 14 * 10**11, "num_gpus": 256, "cost_s": 1.5, "mtbf_s": 32_400.0}
+    return interval.Load(**(figures | changes))
+
+
 def test_a_price_counts_as_stall() -> None:
     """lambda b / n seconds more; at price 0 it is the own period."""
-    assert interval.priced_period(1.5, 32_400.0, 0.0, 10**12, 256) == interval.period(1.5, 32_400.0)
-    assert interval.priced_period(1.5, 32_400.0, 3.4294e-8, 14 * 10**11, 256) == pytest.approx(
-        3500.0, rel=1e-4
-    )
+    assert load().interval_s(0.0) == interval.period(1.5, 32_400.0)
+    assert load().interval_s(3.4294e-8) == pytest.approx(3500.0, rel=1e-4)
 
 
-def test_the_bid_is_the_price_at_which_this_age_would_be_chosen() -> None:
-    """The inverse of the priced period; 0 for a job that is younger than its own period."""
-    age_s = interval.priced_period(1.5, 32_400.0, 3e-8, 14 * 10**11, 256)
-    assert interval.bid(age_s, 1.5, 32_400.0, 14 * 10**11, 256) == pytest.approx(3e-8)
-    assert interval.bid(300.0, 1.5, 32_400.0, 14 * 10**11, 256) == 0.0
+@pytest.mark.parametrize("cost_s", [0.1, 1.5, 323.0, 325.0, 3_000.0, 70_000.0])
+@pytest.mark.parametrize("price", [1e-12, 3e-8, 1e-5])
+def test_the_bid_is_the_price_at_which_this_age_would_be_chosen(cost_s: float, price: float) -> None:
+    """bid(T(price)) = price, on both sides of C/M = 0.01."""
+    job = load(cost_s=cost_s)
+    assert job.bid(job.interval_s(price)) == pytest.approx(price, rel=1e-6)
+
+
+def test_a_job_younger_than_its_own_period_bids_nothing() -> None:
+    """Nor does one of unknown size."""
+    assert load().bid(300.0) == 0.0
+    assert load(num_bytes=0).bid(1e6) == 0.0
 
 
 def test_a_wish_for_a_period_has_a_cost() -> None:
@@ -75,4 +85,4 @@ def test_the_cost_of_a_checkpoint() -> None:
 
 def test_the_prior_of_a_job_falls_with_its_gpus() -> None:
     """50,000 GPU-hours between failures: 195.3 h for 256 GPUs."""
-    assert interval.prior_mtbf(256) / 3600.0 == pytest.approx(195.3, abs=0.05)
+    assert interval.mtbf(256) / 3600.0 == pytest.approx(195.3, abs=0.05)

@@ -34,6 +34,8 @@ PLAN = {
     "heartbeat_s": 15.0,
     "reason": "own_period",
     "price_gpu_s_per_byte": 0.0,
+    "bid_gpu_s_per_byte": 1e-9,
+    "live_price_gpu_s_per_byte": 2e-9,
 }
 _ENVELOPE = {"job_uid": UID, "attempt": 1, "seq": 2, "ack": 1}
 _PROGRESS = {"done_bytes": 5, "throttled_s": 1.0, "blocked_s": 1.0, "busy_s": 0.5}
@@ -54,6 +56,7 @@ REQUESTS: dict[type, dict[str, Any]] = {
         "interval_min_s": 60.0,
         "interval_max_s": 7200.0,
         "synchronous": False,
+        "survives": "node",
         "seen_epoch": 0,
         "safe_bytes_per_s": 0,
     },
@@ -66,6 +69,10 @@ REQUESTS: dict[type, dict[str, Any]] = {
         "num_skipped": 0,
         "num_failed": 0,
         "num_ungoverned": 0,
+        "restored_step": 80,
+        "rolled_back": False,
+        "load_s": 40.0,
+        "warm_up_s": 60.0,
     },
     SlotRequest: _ENVELOPE
     | {
@@ -84,7 +91,15 @@ REQUESTS: dict[type, dict[str, Any]] = {
     | {"fence": FENCE, "held_bytes_per_s": 0, "num_bytes": 1_000_000_000, "kind": "write"}
     | _PROGRESS,
     Release: _ENVELOPE
-    | {"fence": FENCE, "outcome": "committed", "step": 100, "stall_s": 1.0, "lead_s": 1.0, "write_s": 30.0}
+    | {
+        "fence": FENCE,
+        "outcome": "committed",
+        "step": 100,
+        "stall_s": 1.0,
+        "lead_s": 1.0,
+        "write_s": 30.0,
+        "eps": 0.05,
+    }
     | _PROGRESS,
     Finish: _ENVELOPE | {"reason": "finished"},
 }

@@ -24,6 +24,7 @@ from rampmeter.core.fields import (
     MaybePositiveSeconds,
     MaybeRate,
     MaybeSeconds,
+    MaybeShare,
     Name,
     PositiveCount,
     PositiveSeconds,
@@ -53,11 +54,22 @@ class Outcome(StrEnum):
 
 
 class EndReason(StrEnum):
-    """Why an attempt says goodbye."""
+    """Why an attempt says goodbye. `cancelled`: by a person, who may start the next one; no failure."""
 
     FINISHED = "finished"
     FAILED = "failed"
     PREEMPTED = "preempted"
+    CANCELLED = "cancelled"
+
+
+class Survives(StrEnum):
+    """Which failures a job's checkpoints in this pool are for.
+
+    `site`: only what takes many jobs at once, since another tier is there for the rest.
+    """
+
+    NODE = "node"
+    SITE = "site"
 
 
 class _AnswerEnum(StrEnum):
@@ -176,6 +188,8 @@ class Plan:
     safe_for_s        ... and for this long; after it the job goes on ungoverned
     heartbeat_s       how often to call when nothing else is in flight
     price_gpu_s_per_byte   the plan price in GPU-seconds per byte; 0 = storage is not the bottleneck
+    bid_gpu_s_per_byte     what a byte written now was worth to the job when this was said ...
+    live_price_gpu_s_per_byte   ... beside the largest bid that waited then: who bids less waits
     """
 
     number: Count
@@ -188,6 +202,8 @@ class Plan:
     heartbeat_s: PositiveSeconds
     reason: PlanReason
     price_gpu_s_per_byte: Price
+    bid_gpu_s_per_byte: Price = 0.0
+    live_price_gpu_s_per_byte: Price = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +223,7 @@ class Register(Request):
     num_bytes, stall_s and write_s are cold-start figures (from the state's tensors); mtbf_s and restart_s what the
     user believes; interval_min_s is hard, interval_max_s a wish. seen_epoch is the highest fence epoch that this job
     ever saw; safe_bytes_per_s the safe rate of the last Plan that it still holds. tenant: on whose account, where the
-    pool caps tenants.
+    pool caps tenants. survives: which failures the checkpoints in this pool are for.
     """
 
     name: Name
@@ -222,13 +238,18 @@ class Register(Request):
     interval_min_s: MaybePositiveSeconds = None
     interval_max_s: MaybePositiveSeconds = None
     synchronous: Bool = False
+    survives: Survives = Survives.NODE
     seen_epoch: Count = 0
     safe_bytes_per_s: BytesPerS = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat(Request):
-    """A sign of life when nothing else is in flight. Counts are totals of this attempt."""
+    """A sign of life when nothing else is in flight. Counts are totals of this attempt.
+
+    restored_step   what this attempt began from, once it has restored; rolled_back: an older step was chosen by name
+    load_s          how long the restore took; warm_up_s from its end (or the start) to the first step; both once known
+    """
 
     step: Count
     step_s: MaybeSeconds = None
@@ -237,6 +258,10 @@ class Heartbeat(Request):
     num_skipped: Count = 0
     num_failed: Count = 0
     num_ungoverned: Count = 0
+    restored_step: MaybeCount = None
+    rolled_back: Bool = False
+    load_s: MaybeSeconds = None
+    warm_up_s: MaybeSeconds = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,7 +317,10 @@ class Renew(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release(Request):
-    """The save has ended and with it the lease. write_s: snapshot to durable, of a committed save only."""
+    """The save has ended and with it the lease. write_s: snapshot to durable, of a committed save only.
+
+    eps: what training lost beside the flush, as a share of its time at work (write_s - throttled_s): steps were slower.
+    """
 
     fence: Fence
     outcome: Outcome
@@ -304,6 +332,7 @@ class Release(Request):
     stall_s: MaybeSeconds = None
     lead_s: MaybeSeconds = None
     write_s: MaybeSeconds = None
+    eps: MaybeShare = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,13 +1,13 @@
 """Who is served first: urgent saves, saves that go on, the starving, then the highest bid. Pure functions over records.
 
-A bid is what a byte written now is worth to a job, in GPU-seconds per byte (`core.interval.bid`); it grows with the
-age of the job's newest durable state, so the order is made anew whenever it is needed. Restores go by the GPUs that
+A bid is what a byte written now is worth to a job, in GPU-seconds per byte (`core.interval.Load.bid`); it grows with
+the age of the job's newest durable state, so the order is made anew whenever it is needed. Restores go by the GPUs that
 they let work again per second of reading. Knows nothing of who gets how much: `admission` and `arming` do.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
-from rampmeter.core import interval
 from rampmeter.core.messages import Kind
 from rampmeter_coordinator.model import planning
 from rampmeter_coordinator.model.records import Job, Waiter
@@ -34,15 +34,10 @@ def in_order(jobs: Iterable[Job], budget_bytes_per_s: int, now_s: float) -> list
 
 def bid_of(job: Job, waiter: Waiter, now_s: float) -> float:
     """What a byte written now is worth to the job, in GPU-seconds per byte; 0 for a save of unknown size."""
-    if not waiter.num_bytes:
-        return 0.0
-    return interval.bid(
-        now_s - waiter.unsaved_since_s,
-        planning.cost_of(job),
-        planning.mtbf_of(job),
-        waiter.num_bytes,
-        job.num_gpus,
-    )
+    load = planning.load_of(job)
+    if waiter.num_bytes != load.num_bytes:  # of a save that goes on: what is left of it
+        load = replace(load, num_bytes=waiter.num_bytes or 0)
+    return load.bid(now_s - waiter.unsaved_since_s)
 
 
 def is_starving(job: Job, waiter: Waiter, now_s: float) -> bool:
@@ -117,5 +112,5 @@ def _goes_before(write: Job, read: Job, budget_bytes_per_s: int, now_s: float) -
         return False
     overdue_s = now_s - waiter.unsaved_since_s - write.plan.request_after_s
     taken_s = service_s(waiter.num_bytes, waiter.max_bytes_per_s, budget_bytes_per_s)
-    gain = 2.0 * write.num_gpus * overdue_s / (planning.mtbf_of(write) * taken_s)
+    gain = 2.0 * write.num_gpus * overdue_s / (planning.load_of(write).mtbf_s * taken_s)
     return gain > relief(read, reader.num_bytes, reader.max_bytes_per_s, budget_bytes_per_s)

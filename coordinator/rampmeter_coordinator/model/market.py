@@ -6,8 +6,8 @@ and may be a little old. Between two solutions a decision costs nothing here.
 
 from collections.abc import Mapping
 
+from rampmeter.core.interval import Load
 from rampmeter_coordinator.model import planning, pricing
-from rampmeter_coordinator.model.pricing import Demand
 from rampmeter_coordinator.model.records import Job
 
 SOLVE_AFTER_S = 2.0
@@ -33,13 +33,13 @@ class Market:
         """Before this there is nothing to solve."""
         self._moved = True
 
-    def figures_changed(self, job: Job, before: Demand | None) -> None:
+    def figures_changed(self, job: Job, before: Load | None) -> None:
         """The job has registered or something was learned of it: its plan is due, and perhaps a new price.
 
         before: what it asked for until now; None for a job that is new, or comes back.
         """
-        job.planned_price = None
-        if before is None or _noticeable(before, planning.demand_of(job)):
+        job.load = job.planned_price = None
+        if before is None or _noticeable(before, planning.load_of(job)):
             self._move()
 
     def left(self) -> None:
@@ -61,13 +61,13 @@ class Market:
         if age_s < SOLVE_AFTER_S_PER_JOB * len(self._jobs):
             return
         asking = (job for job in self._jobs.values() if not (job.finished or planning.is_lost(job, now_s)))
-        price = pricing.solve([planning.demand_of(job) for job in asking], budget_bytes_per_s)
+        price = pricing.solve([planning.load_of(job) for job in asking], budget_bytes_per_s)
         if abs(price - self.price) > SAME_PRICE * self.price:  # else no interval moves out of its dead band
             self.price = price
         self._solved_s, self._budget_bytes_per_s, self._moved = now_s, budget_bytes_per_s, False
 
 
-def _noticeable(old: Demand, new: Demand) -> bool:
+def _noticeable(old: Load, new: Load) -> bool:
     return any(
         abs(after - before) > NOTICEABLE * before
         for before, after in (

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from rampmeter.core import interval as formulas
 from rampmeter.core.fields import MAX_SECONDS
+from rampmeter.core.interval import Load
 from rampmeter.core.messages import Plan, PlanReason
 from rampmeter_coordinator.model import counting
 from rampmeter_coordinator.model.pool import HEARTBEAT_S, PoolConfig
-from rampmeter_coordinator.model.pricing import Demand
 from rampmeter_coordinator.model.records import Job, Planned
 
 DEFAULT_STALL_S = 1.0
@@ -26,55 +26,29 @@ DEAD_BAND = 1.2
 LOST_AFTER_S = 600.0
 
 
-def cost_of(job: Job) -> float:
-    """C in seconds: the measured stall plus eps times the time at work of a write, cold-start figures until there are.
+def load_of(job: Job) -> Load:
+    """The job as pricing and bids see it: measured figures, cold-start ones until there are. Kept until they change.
 
-    A user's wish for a shorter interval is taken as a smaller C: at price 0 the wish is kept, and when storage is
-    scarce its job gives way like all others.
+    C is the stall and eps times the time at work of a write. Unknown bytes ask for nothing until the first save tells.
     """
-    stall_s = DEFAULT_STALL_S if job.stall_s is None else job.stall_s
-    write_s = job.write_s if job.synchronous or job.at_work_s is None else job.at_work_s
-    cost_s = formulas.cost(stall_s, write_s or 0.0, formulas.DEFAULT_EPS, synchronous=job.synchronous)
-    if job.interval_max_s is None:
-        return cost_s
-    return min(cost_s, formulas.cost_of_period(job.interval_max_s, mtbf_of(job)))
-
-
-def mtbf_of(job: Job) -> float:
-    """M in seconds: what the user gave, else the prior for its number of GPUs."""
-    return job.mtbf_s or formulas.prior_mtbf(job.num_gpus)
-
-
-def demand_of(job: Job) -> Demand:
-    """The job as pricing sees it. Unknown bytes ask for nothing until the first save tells."""
-    return Demand(
-        num_bytes=job.num_bytes or 0,
-        num_gpus=job.num_gpus,
-        cost_s=cost_of(job),
-        mtbf_s=mtbf_of(job),
-        write_s=job.write_s or 0.0,
-        minimum_s=job.interval_min_s,
-    )
+    if job.load is None:
+        stall_s = DEFAULT_STALL_S if job.stall_s is None else job.stall_s
+        write_s = job.write_s if job.synchronous or job.at_work_s is None else job.at_work_s
+        job.load = Load(
+            num_bytes=job.num_bytes or 0,
+            num_gpus=job.num_gpus,
+            cost_s=formulas.cost(stall_s, write_s or 0.0, formulas.DEFAULT_EPS, synchronous=job.synchronous),
+            mtbf_s=job.mtbf_s or formulas.mtbf(job.num_gpus),
+            write_s=job.write_s or 0.0,
+            minimum_s=job.interval_min_s or 0.0,
+            wish_s=job.interval_max_s,
+        )
+    return job.load
 
 
 def is_lost(job: Job, now_s: float) -> bool:
     """Silent for so long that its demand counts no more."""
     return now_s - counting.last_heard_s(job) > max(3.0 * job.plan.interval_s, LOST_AFTER_S)
-
-
-def chosen_interval(job: Job, demand: Demand, price: float) -> tuple[float, PlanReason]:
-    """T in seconds at the plan price, and what decided it."""
-    own_s = formulas.period(demand.cost_s, demand.mtbf_s)
-    interval_s = formulas.priced_period(
-        demand.cost_s, demand.mtbf_s, price, demand.num_bytes, demand.num_gpus
-    )
-    reason = PlanReason.PRICE if interval_s > own_s else PlanReason.OWN_PERIOD
-    if job.interval_max_s is not None and interval_s > job.interval_max_s:
-        reason = PlanReason.BUDGET
-    if interval_s < demand.floor_s:
-        by_write = demand.floor_s == formulas.WRITE_FLOOR * demand.write_s
-        interval_s, reason = demand.floor_s, PlanReason.WRITE_FLOOR if by_write else PlanReason.MINIMUM
-    return min(interval_s, MAX_SECONDS), reason
 
 
 def blank_plan(config: PoolConfig) -> Planned:
@@ -113,8 +87,8 @@ def replanned(job: Job, price: float, safe_room_bytes_per_s: int, config: PoolCo
 
     `safe_room_bytes_per_s` bounds its safe rate, so that the sum of all that are issued leaves room to start.
     """
-    demand = demand_of(job)
-    interval_s, reason = chosen_interval(job, demand, price)
+    load = load_of(job)
+    interval_s, reason = min(load.interval_s(price), MAX_SECONDS), formulas.reason_for(load, price)
     old = job.plan
     if old.number and old.interval_s / DEAD_BAND <= interval_s <= old.interval_s * DEAD_BAND:
         interval_s, reason = old.interval_s, old.reason
@@ -129,7 +103,7 @@ def replanned(job: Job, price: float, safe_room_bytes_per_s: int, config: PoolCo
         number=old.number + 1,
         interval_s=interval_s,
         phase_offset_s=old.phase_offset_s * interval_s / old.interval_s,
-        request_after_s=_request_after(demand, interval_s),
+        request_after_s=min(interval_s, load.own_period_s),
         safe_bytes_per_s=safe_bytes_per_s,
         safe_after_s=times.safe_after_s,
         safe_for_s=times.safe_for_s,
@@ -141,8 +115,3 @@ def replanned(job: Job, price: float, safe_room_bytes_per_s: int, config: PoolCo
 def wanted_safe_rate(job: Job, interval_s: float) -> int:
     """The safe rate that goes with an interval, before the sum of all is looked at."""
     return int((job.num_bytes or 0) / (SAFE_SHARE * interval_s))
-
-
-def _request_after(demand: Demand, interval_s: float) -> float:
-    own_s = max(formulas.period(demand.cost_s, demand.mtbf_s), demand.floor_s)
-    return min(interval_s, own_s)  # where they are equal: the same object

@@ -92,7 +92,7 @@ def pays_to_give_up(
 def _idle_gpus(save: Job, now_s: float) -> float:
     """GPU-seconds lost per second of a pause: x / M of each GPU, and its work where training waits for the save."""
     unsaved_s = now_s - (save.registered_s if save.snapshot_s is None else save.snapshot_s)
-    return save.num_gpus * (unsaved_s / planning.mtbf_of(save) + (1.0 if save.synchronous else 0.0))
+    return save.num_gpus * (unsaved_s / planning.load_of(save).mtbf_s + (1.0 if save.synchronous else 0.0))
 
 
 def _relief(job: Job, budget_bytes_per_s: int) -> float:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 from pydantic import TypeAdapter
 
+from rampmeter.core.interval import Load
 from rampmeter.core.messages import (
     AnyAnswer,
     Fence,
@@ -198,6 +199,8 @@ class Job(_Record, kw_only=True):
     wake_s: float = INFINITY
     wants_more_safe: bool = False
     """Its safe rate is less than its share, for want of room in the sum of all."""
+    load: Load | None = None
+    """What it asks of the storage, worked out by `planning.load_of`; None where its figures have changed since."""
     planned_price: float | None = None
     """The price under which the plan was made; None where it has to be looked at again."""
     silent_bytes_per_s: int = 0
@@ -212,7 +215,7 @@ class Job(_Record, kw_only=True):
     def to_bytes(self) -> bytes:
         """The record, without what lives on a connection. Its answer is in it as it goes over the wire."""
         stored = _copy(self)
-        stored.waiter = stored.held = stored.planned_price = None
+        stored.waiter = stored.held = stored.load = stored.planned_price = None
         stored.wake_s = INFINITY
         stored.silent_bytes_per_s = stored.issued_bytes_per_s = 0
         if self.answer is not None:
@@ -231,7 +234,7 @@ class Job(_Record, kw_only=True):
         return cls(**values)
 
 
-_PASSING = {"waiter", "held", "wake_s", "planned_price", "silent_bytes_per_s", "issued_bytes_per_s"}
+_PASSING = {"waiter", "held", "wake_s", "load", "planned_price", "silent_bytes_per_s", "issued_bytes_per_s"}
 _STORED = tuple(name for name in Job.__struct_fields__ if name not in _PASSING)
 _WRITER = msgspec.msgpack.Encoder()
 _copy: Callable[[Job], Any] = methodcaller("__copy__")

@@ -50,7 +50,7 @@ class Registry:
         if job is None:
             job = self._state.jobs[request.job_uid] = self._new_job(request, now_s)
         else:
-            before = None if job.finished else planning.demand_of(job)
+            before = None if job.finished else planning.load_of(job)
             if request.attempt > job.attempt:
                 self._new_attempt(job, request, now_s)
         job.finished = False
@@ -168,7 +168,7 @@ class Registry:
         if request.outcome is not Outcome.COMMITTED:
             self._state.count("failed" if request.outcome is Outcome.FAILED else "aborted")
             return
-        before = planning.demand_of(job)
+        before = planning.load_of(job)
         self._state.count("committed")
         self._state.count("written_bytes", request.done_bytes)
         job.num_bytes = request.done_bytes

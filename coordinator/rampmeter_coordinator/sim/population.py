@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rampmeter.core import interval as formulas
+from rampmeter.core.interval import Load
 from rampmeter_coordinator.model import pricing
-from rampmeter_coordinator.model.pricing import Demand
 from rampmeter_coordinator.sim.job import JobSpec
 
 GB = 1e9
@@ -77,28 +77,28 @@ class Bound:
 
 def priced_bound(specs: Sequence[JobSpec], budget_bytes_per_s: float) -> Bound:
     """theory.md 3.1: T = max(h W, period(C + price b / n)), waste C/T + (T/2 + W)/M, W the time alone."""
-    demands = [_demand(spec, budget_bytes_per_s) for spec in specs]
-    price = pricing.solve(demands, budget_bytes_per_s)
+    loads = [_load(spec, budget_bytes_per_s) for spec in specs]
+    price = pricing.solve(loads, budget_bytes_per_s)
     return Bound(
         price_gpu_s_per_byte=price,
         waste=tuple(
-            _waste(d, price, s.alone_s(budget_bytes_per_s)) for s, d in zip(specs, demands, strict=True)
+            _waste(d, price, s.alone_s(budget_bytes_per_s)) for s, d in zip(specs, loads, strict=True)
         ),
     )
 
 
-def _demand(spec: JobSpec, budget_bytes_per_s: float) -> Demand:
-    return Demand(
+def _load(spec: JobSpec, budget_bytes_per_s: float) -> Load:
+    return Load(
         num_bytes=spec.num_bytes,
         num_gpus=spec.num_gpus,
         cost_s=_cost(spec, budget_bytes_per_s),
         write_s=spec.stall_s + spec.alone_s(budget_bytes_per_s),
         mtbf_s=spec.mtbf_s,
-        minimum_s=None,
     )
 
 
-def _waste(demand: Demand, price: float, transfer_s: float) -> float:
-    priced_s = formulas.priced_period(demand.cost_s, demand.mtbf_s, price, demand.num_bytes, demand.num_gpus)
-    interval_s = max(demand.floor_s, priced_s)
-    return formulas.waste(interval_s, demand.cost_s, demand.mtbf_s, write_s=transfer_s, restart_s=0.0).total
+def _waste(load: Load, price: float, transfer_s: float) -> float:
+    waste = formulas.waste(
+        load.interval_s(price), load.cost_s, load.mtbf_s, write_s=transfer_s, restart_s=0.0
+    )
+    return waste.total

@@ -23,7 +23,7 @@ def scarce() -> tuple[Market, list[Job]]:
 def grow(market: Market, jobs: list[Job], factor: float) -> None:
     """Every job has so much more to write."""
     for one in jobs:
-        before = planning.demand_of(one)
+        before = planning.load_of(one)
         one.num_bytes = int((one.num_bytes or 0) * factor)
         market.figures_changed(one, before)
 

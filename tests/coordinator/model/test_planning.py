@@ -35,7 +35,8 @@ def make_job(**changes: object) -> Job:
 
 
 def plan_of(job: Job, price: float = 0.0, room: int = 10**12, config: PoolConfig = POOL) -> Planned:
-    """The plan under a price, kept as the job's newest."""
+    """The plan under a price from the figures of now, kept as the job's newest."""
+    job.load = None
     job.plan = planning.replanned(job, price, room, config)
     return job.plan
 
@@ -115,7 +116,7 @@ def test_a_job_that_says_nothing_still_has_a_plan() -> None:
     job = make_job(num_bytes=None, mtbf_s=None)
     job.stall_s = None
     plan = plan_of(job, PRICE)
-    assert plan.interval_s == pytest.approx(interval.period(1.0, interval.prior_mtbf(256)))
+    assert plan.interval_s == pytest.approx(interval.period(1.0, interval.mtbf(256)))
     assert plan.safe_bytes_per_s == 0
 
 

@@ -6,34 +6,22 @@ import random
 import pytest
 
 from rampmeter.core import interval
+from rampmeter.core.interval import Load
 from rampmeter_coordinator.model import pricing
-from rampmeter_coordinator.model.pricing import Demand, solve
+from rampmeter_coordinator.model.pricing import solve
 
 GPUS, MTBF_S, STALL_S, BYTES = 256, 32_400.0, 1.5, 1_400_000_000_000
 
 
-def demand(**changes: object) -> Demand:
-    figures = {
-        "num_bytes": BYTES,
-        "num_gpus": GPUS,
-        "cost_s": STALL_S,
-        "write_s": 0.0,
-        "mtbf_s": MTBF_S,
-        "minimum_s": None,
-    }
-    return Demand(**(figures | changes))
-
-
-def priced_s(job: Demand, price: float) -> float:
-    """The interval at a price, by the scalar formulas."""
-    period_s = interval.priced_period(job.cost_s, job.mtbf_s, price, job.num_bytes, job.num_gpus)
-    return max(job.floor_s, period_s)
+def load(**changes: object) -> Load:
+    figures = {"num_bytes": BYTES, "num_gpus": GPUS, "cost_s": STALL_S, "mtbf_s": MTBF_S}
+    return Load(**(figures | changes))
 
 
 def fleet(bytes_per_s: float) -> tuple[float, float]:
     """200 equal jobs on a storage of which 0.8 may be used: the price and the interval of each."""
-    price = solve([demand()] * 200, 0.8 * bytes_per_s)
-    return price, priced_s(demand(), price)
+    price = solve([load()] * 200, 0.8 * bytes_per_s)
+    return price, load().interval_s(price)
 
 
 def test_fast_storage_has_no_price() -> None:
@@ -67,20 +55,19 @@ def test_slower_storage_never_shortens(slower: float, interval_s: float, price: 
 
 def test_small_jobs_give_way() -> None:
     """E4: two classes at 100 GB/s; the stretch is x1.96 for 1,024 GPUs and x3.17 for 8."""
-    big = demand(num_gpus=1024, num_bytes=5_600_000_000_000, mtbf_s=interval.prior_mtbf(1024))
-    small = demand(num_gpus=8, num_bytes=140_000_000_000, mtbf_s=interval.prior_mtbf(8))
+    big = load(num_gpus=1024, num_bytes=5_600_000_000_000, mtbf_s=interval.mtbf(1024))
+    small = load(num_gpus=8, num_bytes=140_000_000_000, mtbf_s=interval.mtbf(8))
     price = solve([big] * 20 + [small] * 180, 80e9)
     for job, own_s, stretch in ((big, 726.0, 1.96), (small, 8216.0, 3.17)):
-        own = interval.period(job.cost_s, job.mtbf_s)
-        assert own == pytest.approx(own_s, rel=1e-3)
-        assert priced_s(job, price) / own == pytest.approx(stretch, abs=0.01)
+        assert job.own_period_s == pytest.approx(own_s, rel=1e-3)
+        assert job.interval_s(price) / job.own_period_s == pytest.approx(stretch, abs=0.01)
 
 
 def test_the_write_floor_holds() -> None:
     """E5: M = 2,700 s, C = 0.2 s, W = 150 s: Young's 32.9 s is below 1.25 W = 187.5 s."""
-    job = demand(mtbf_s=2700.0, cost_s=0.2, write_s=150.0)
+    job = load(mtbf_s=2700.0, cost_s=0.2, write_s=150.0)
     assert interval.young(0.2, 2700.0) == pytest.approx(32.9, abs=0.05)
-    assert priced_s(job, solve([job], 1e15)) == 187.5
+    assert job.interval_s(solve([job], 1e15)) == 187.5
 
 
 def test_synchronous_jobs_follow_their_write_time() -> None:
@@ -90,16 +77,6 @@ def test_synchronous_jobs_follow_their_write_time() -> None:
     assert interval.daly(150.0, MTBF_S) == pytest.approx(3018.5, abs=0.05)
     assert interval.daly(15.0, MTBF_S) == pytest.approx(975.9, abs=0.05)
     assert interval.cost(1.5, 150.0, 0.02, synchronous=True) == 150.0
-
-
-def test_the_vectorised_period_is_the_scalar_one() -> None:
-    """Both sides of C/M = 0.01 and of C = 2 M, and everything between."""
-    rng = random.Random(3)
-    costs = [10 ** rng.uniform(-3, 6) for _ in range(500)] + [324.0, 324.1, 2 * MTBF_S, 0.0]
-    mtbfs = [10 ** rng.uniform(2, 7) for _ in range(500)] + [MTBF_S] * 4
-    column = pricing._period(pricing.np.array(costs), pricing.np.array(mtbfs))
-    for cost_s, mtbf_s, period_s in zip(costs, mtbfs, column, strict=True):
-        assert period_s == pytest.approx(interval.period(cost_s, mtbf_s), rel=1e-12)
 
 
 def test_a_higher_price_never_shortens_an_interval() -> None:
@@ -112,7 +89,7 @@ def test_the_price_is_the_smallest_that_fits() -> None:
     """A price 0.1 % lower asks for more than the budget."""
     rng = random.Random(5)
     jobs = [
-        demand(
+        load(
             num_gpus=rng.choice([8, 64, 2048]),
             num_bytes=rng.randint(10**11, 10**13),
             mtbf_s=rng.uniform(1e4, 1e6),
@@ -125,17 +102,17 @@ def test_the_price_is_the_smallest_that_fits() -> None:
     price = solve(jobs, budget)
     assert columns.demand(price) <= budget
     assert columns.demand(price * 0.999) > budget
-    assert columns.demand(price) == pytest.approx(sum(job.num_bytes / priced_s(job, price) for job in jobs))
+    assert columns.demand(price) == pytest.approx(sum(job.num_bytes / job.interval_s(price) for job in jobs))
 
 
 def test_nobody_has_no_price() -> None:
     """An empty pool, and jobs whose bytes are unknown, cost nothing."""
     assert solve([], 1e9) == 0.0
-    assert solve([demand(num_bytes=0)], 1e9) == 0.0
+    assert solve([load(num_bytes=0)], 1e9) == 0.0
 
 
 def test_storage_that_carries_nobody_still_has_an_answer() -> None:
     """Where even the longest intervals do not fit, everybody gets the longest and nothing breaks."""
-    interval_s = priced_s(demand(), solve([demand()] * 10_000, 1e6))
+    interval_s = load().interval_s(solve([load()] * 10_000, 1e6))
     assert math.isfinite(interval_s)
     assert interval_s >= 3500.0

@@ -43,7 +43,7 @@ def test_every_record_round_trips() -> None:
 
 def durable(job: Job) -> Job:
     """What a store keeps of a job."""
-    passing = {"waiter": None, "held": None, "wake_s": INFINITY, "planned_price": None}
+    passing = {"waiter": None, "held": None, "wake_s": INFINITY, "load": None, "planned_price": None}
     return msgspec.structs.replace(job, **passing, silent_bytes_per_s=0, issued_bytes_per_s=0)
 
 

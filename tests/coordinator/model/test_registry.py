@@ -168,5 +168,5 @@ def test_what_the_lease_holds_back_is_no_cost_of_a_save() -> None:
         job.release(T + 30, **figures)
     slow_view, free_view = desk.ledger.job_views(T + 30)
     assert (slow_view.write_s, free_view.write_s) == (30.0, 9.0)
-    costs = [planning.cost_of(job) for job in desk.ledger._state.jobs.values()]
+    costs = [planning.load_of(job).cost_s for job in desk.ledger._state.jobs.values()]
     assert costs[0] == costs[1]
