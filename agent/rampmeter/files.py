@@ -15,7 +15,8 @@ from rampmeter.core.clock import Clock, SystemClock
 
 _REPLACE_ATTEMPTS = 6
 _FIRST_BACKOFF_S = 0.02
-_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EIO})
+"""What file systems without hard links answer; EIO is the answer of rclone's mounts."""
 
 
 def sync_directory(directory: Path) -> None:

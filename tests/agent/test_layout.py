@@ -1,5 +1,6 @@
 """The root: identity, claims, names, order, pointer, and what belongs to somebody else."""
 
+import errno
 import json
 import multiprocessing
 import os
@@ -62,13 +63,14 @@ def test_damaged_job_uid_is_refused(tmp_path: Path) -> None:
         Root(tmp_path, clock=ManualClock()).ensure_job_uid()
 
 
+@pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EPERM, errno.EIO])
 def test_file_system_without_links_still_gets_one_uid(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where hard links are refused, the exclusive create takes over."""
+    """Where hard links are refused, the exclusive create takes over; FUSE mounts of rclone refuse them with EIO."""
 
     def refuse(*_args: object) -> None:
-        raise OSError(95, "not supported")
+        raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(os, "link", refuse)
     assert Root(tmp_path).ensure_job_uid() == Root(tmp_path).ensure_job_uid()
