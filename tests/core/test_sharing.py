@@ -180,3 +180,12 @@ def test_ten_thousand_jobs_need_a_dozen_looks(monkeypatch):
         looks.clear()
         assert len(random_phases(jobs, capacity_bytes_per_s)) == 10_000
         assert len(looks) <= 16
+
+
+def test_a_load_of_just_one_is_found_as_fast(monkeypatch):
+    """There the write time starts to matter in a kink, at which plain false position creeps: 155 looks."""
+    looks = []
+    original = sharing._share
+    monkeypatch.setattr(sharing, "_share", lambda place: looks.append(place) or original(place))
+    random_write_times([job()] * 200, 901_571_137_605.957)
+    assert len(looks) <= 25

@@ -145,7 +145,7 @@ def _share(place: float) -> float:
 
 
 def _root(falling: Callable[[float], float], low: float, high: float) -> float:
-    """Where a falling function that is nearly straight crosses 0: false position."""
+    """Where a falling function crosses 0: false position that halves the weight of an end that stays (Illinois)."""
     at_low, at_high = falling(low), falling(high)
     while at_low < 0.0:
         high, at_high, low = low, at_low, low - 2.0
@@ -153,6 +153,7 @@ def _root(falling: Callable[[float], float], low: float, high: float) -> float:
     while at_high > 0.0:
         low, at_low, high = high, at_high, high + 2.0
         at_high = falling(high)
+    stayed = 0
     while high - low > _PRECISION:
         middle = (low * at_high - high * at_low) / (at_high - at_low)
         value = falling(middle)
@@ -160,6 +161,10 @@ def _root(falling: Callable[[float], float], low: float, high: float) -> float:
             return middle
         if value > 0.0:
             low, at_low = middle, value
+            at_high *= 0.5 if stayed > 0 else 1.0
+            stayed = 1
         else:
             high, at_high = middle, value
+            at_low *= 0.5 if stayed < 0 else 1.0
+            stayed = -1
     return low
