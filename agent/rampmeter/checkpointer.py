@@ -23,19 +23,21 @@ from rampmeter.core.clock import Clock, SystemClock
 from rampmeter.core.decode import decode, encode
 from rampmeter.core.errors import ConfigError, ProtocolError
 from rampmeter.core.leaseclock import LeaseClock
-from rampmeter.core.messages import EndReason, Plan
+from rampmeter.core.messages import EndReason, Plan, Survives
 from rampmeter.core.pacer import Pacer
 from rampmeter.desk import Desk
 from rampmeter.events import Event, Restored, SaveStarted
+from rampmeter.figures import Figures
 from rampmeter.keeper import Keeper
 from rampmeter.layout import Claim, Root, StepName
-from rampmeter.leaving import ExitWatch
+from rampmeter.leaving import ExitWatch, reason_of_end
 from rampmeter.report import SaveReport
 from rampmeter.saving import Saver
 from rampmeter.signals import NoticeSignals
 from rampmeter.sizing import tensor_bytes
 from rampmeter.speech import Speech
 from rampmeter.state import State
+from rampmeter.stepwatch import StepWatch
 
 _log = logging.getLogger("rampmeter")
 
@@ -55,6 +57,8 @@ class Checkpointer:
     pool, coordinator, job   also from RAMPMETER_POOL, RAMPMETER_COORDINATOR, RAMPMETER_JOB; without a coordinator, or
                              with RAMPMETER=off, it is a complete local checkpointer
     tenant                   on whose account it writes, where the pool caps tenants; also from RAMPMETER_TENANT
+    survives                 which failures the checkpoints in this pool are for: `node`, or `site` where another tier
+                             is there for those of a single node
     notice_s                 from SIGTERM or SIGUSR1 to the end of the process (120 s); also from RAMPMETER_NOTICE_S
     num_gpus, mtbf_s, restart_s   what the interval is computed from; mtbf_s None = a prior for num_gpus
     interval_min_s is hard, interval_max_s a wish; keep: how many checkpoints stay
@@ -80,6 +84,7 @@ class Checkpointer:
         interval_min_s: float | None = None,
         interval_max_s: float | None = None,
         notice_s: float | None = None,
+        survives: str = Survives.NODE,
         writer_class: type | None = None,
         config: Mapping[str, Any] | None = None,
         code_commit: str | None = None,
@@ -99,6 +104,7 @@ class Checkpointer:
             interval_min_s=interval_min_s,
             interval_max_s=interval_max_s,
             notice_s=notice_s,
+            survives=survives,
             default_name=os.path.basename(os.path.abspath(root)),  # noqa: PTH100, PTH119 - text, not a look-up
         )
         if not str(root):
@@ -137,10 +143,11 @@ class Checkpointer:
             raise ConfigError(f"root {self._root.path}: {error}") from error
         retention.sweep(self._root, self._claim.number)
         self._saver = Saver(self._root, self._claim, **self._saver_options)
-        self._speech = Speech(self._settings, job_uid, self._claim)
+        self._watch = StepWatch(self._clock)
+        self._speech = Speech(self._settings, job_uid, self._claim, self._watch)
         self._keeper = self._make_keeper()
         self._desk = self._make_desk()
-        self._see_step = self._speech.see_step
+        self._see_step = self._watch.see
         self._keeper.start(self._desk)
         self._signals.install()
         self._exit_watch.start()
@@ -149,7 +156,7 @@ class Checkpointer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close(reason=EndReason.FINISHED if kind is None else EndReason.FAILED)
+        self.close(reason=reason_of_end(error))
 
     def close(
         self, limit_s: float = DEFAULT_CLOSE_LIMIT_S, *, reason: EndReason = EndReason.FINISHED
@@ -190,7 +197,7 @@ class Checkpointer:
             lease_clock,
             now_s=now_s,
             draw=self._rng.random(),
-            own_period_s=self._own_period(self._speech),
+            own_period_s=self._own_period(self._speech.figures),
             local=self._settings.coordinator is None,
         )
         return Desk(pacer, self._speech, clock=self._clock, on_event=self._tell, poke=self._keeper.poke)
@@ -205,13 +212,15 @@ class Checkpointer:
         """
         if self._see_step is _not_started:
             _not_started(0)
+        begun_s = self._clock.now()
         found = restoring.restore(self._root, state, step=step, fresh=fresh)
+        if found is not None:
+            load_s = self._clock.now() - begun_s
+            self._desk.restored(found.step, load_s=load_s, rolled_back=found.rolled_back)
         self._warm_up(state)
         if found is None:
             return None
-        name = StepName.parse(found.directory)
-        self._saver.parent = name
-        self._desk.restored(found.step)
+        self._saver.parent = StepName.parse(found.directory)
         self._tell(
             Restored(
                 now_s=self._clock.now(), step=found.step, directory=found.directory, skipped=found.skipped
@@ -282,6 +291,7 @@ class Checkpointer:
             lease=permit.fence,
             max_streams=permit.max_streams,
         )
+        self._watch.flush_begins()
         result.add_done_callback(self._save_ended)
 
     def _save_ended(self, result: "Future[SaveReport]") -> None:
@@ -313,17 +323,16 @@ class Checkpointer:
             return
         self._desk.size_known(num_bytes)
 
-    def _own_period(self, speech: Speech) -> float:
+    def _own_period(self, figures: Figures) -> float:
         """The interval that the job would choose alone, from what was measured so far."""
         settings = self._settings
-        stall_s = DEFAULT_STALL_S if speech.stall_s is None else speech.stall_s
-        write_s = speech.write_s or 0.0
+        stall_s = DEFAULT_STALL_S if figures.stall_s is None else figures.stall_s
         load = interval.Load(
-            num_bytes=speech.num_bytes or 0,
+            num_bytes=figures.num_bytes or 0,
             num_gpus=settings.num_gpus,
-            cost_s=interval.cost(stall_s, write_s, interval.DEFAULT_EPS, synchronous=False),
+            cost_s=interval.cost(stall_s, figures.at_work_s or 0.0, figures.eps, synchronous=False),
             mtbf_s=settings.mtbf_s or interval.mtbf(settings.num_gpus),
-            write_s=write_s,
+            write_s=figures.write_s or 0.0,
             minimum_s=settings.interval_min_s or 0.0,
             wish_s=settings.interval_max_s,
         )

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from rampmeter.core.errors import ConfigError
 from rampmeter.core.fields import NAME, BadValue
+from rampmeter.core.messages import Survives
 
 DEFAULT_POOL = "default"
 DEFAULT_NOTICE_S = 120.0
@@ -23,6 +24,7 @@ class JobSettings:
 
     interval_min_s is hard, interval_max_s a wish; mtbf_s and restart_s what the user believes, None = learn.
     tenant: on whose account, where the pool caps tenants. notice_s: from the signal to the end of the process.
+    survives: which failures the checkpoints in this pool are for.
     """
 
     name: str
@@ -36,6 +38,7 @@ class JobSettings:
     interval_min_s: float | None
     interval_max_s: float | None
     notice_s: float
+    survives: Survives
 
 
 def job_settings(
@@ -51,6 +54,7 @@ def job_settings(
     interval_min_s: float | None = None,
     interval_max_s: float | None = None,
     notice_s: float | None = None,
+    survives: str = Survives.NODE,
     environment: Mapping[str, str] = os.environ,
     default_name: str = "job",
 ) -> JobSettings:
@@ -68,6 +72,7 @@ def job_settings(
         interval_min_s=_positive("interval_min_s", interval_min_s),
         interval_max_s=_positive("interval_max_s", interval_max_s),
         notice_s=_notice(notice_s, environment),
+        survives=_survives(survives),
     )
     low, high = settings.interval_min_s, settings.interval_max_s
     if low is not None and high is not None and low > high:
@@ -100,6 +105,13 @@ def _notice(given: float | None, environment: Mapping[str, str]) -> float:
         except ValueError:
             raise ConfigError("RAMPMETER_NOTICE_S must be a positive number of seconds") from None
     return _positive("notice_s (or RAMPMETER_NOTICE_S)", given) or DEFAULT_NOTICE_S
+
+
+def _survives(given: str) -> Survives:
+    try:
+        return Survives(given)
+    except ValueError:
+        raise ConfigError("survives must be `node` or `site`") from None
 
 
 def _name(argument: str, value: str) -> str:

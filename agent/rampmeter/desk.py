@@ -13,11 +13,20 @@ from rampmeter.core.clock import Clock
 from rampmeter.core.messages import AnyAnswer, EndReason, Fence, Plan, Request, SlotRequest
 from rampmeter.core.notice import GivenUp, GiveUp
 from rampmeter.core.pacer import Action, Governance, Pacer, PacerState
-from rampmeter.core.units import format_bytes, format_duration
-from rampmeter.events import CoordinatorHeard, Event, RateChanged, SaveEnded, SaveGivenUp, StateChanged
+from rampmeter.events import (
+    CoordinatorHeard,
+    Event,
+    PlanChanged,
+    RateChanged,
+    SaveEnded,
+    SaveGivenUp,
+    StateChanged,
+)
+from rampmeter.figures import Figures
+from rampmeter.joblog import log_given_up, log_plan, log_saved
 from rampmeter.layout import Claim
 from rampmeter.report import SaveReport
-from rampmeter.speech import Speech
+from rampmeter.speech import Restoration, Speech
 from rampmeter.throttle import Throttle
 
 _log = logging.getLogger("rampmeter")
@@ -76,6 +85,7 @@ class Desk:
             self.advance()
             if not self.wants_snapshot:
                 return None
+            self._speech.watch.snapshot_begins()
             self._pacer.begin_snapshot(self._clock.now())
             self._throttle, self._allowed = Throttle(clock=self._clock), (0, None)
             self.advance()
@@ -93,37 +103,38 @@ class Desk:
             self.advance()
         self._poke()
 
-    def save_ended(self, report: SaveReport, own_period_s: Callable[[Speech], float]) -> None:
+    def save_ended(self, report: SaveReport, own_period_s: Callable[[Figures], float]) -> None:
         """The flush has ended. `own_period_s` tells the job's own period from what was measured so far."""
         with self._lock:
             now_s = self._clock.now()
             snapshot_s = self._pacer.snapshot_s
             self._speech.note_report(report, now_s if snapshot_s is None else snapshot_s)
-            _log_saved(report)
+            log_saved(report)
             self._on_event(_ended_event(report, self._pacer.governance, now_s))
-            self._pacer.set_own_period(own_period_s(self._speech))
+            self._pacer.set_own_period(own_period_s(self._speech.figures))
             self._pacer.ended(now_s, committed=report.committed)
             self._throttle = None
             self.advance()
         self._poke()
 
-    def restored(self, step: int) -> None:
-        """Training goes on from a durable `step`."""
+    def restored(self, step: int, *, load_s: float, rolled_back: bool) -> None:
+        """Training goes on from a durable `step`, which has just been loaded in `load_s` seconds."""
         _log.info("training goes on from the checkpoint of step %d", step)
         with self._lock:
-            self._speech.note_committed(step, self._clock.now())
+            now_s = self._clock.now()
+            self._speech.note_restored(
+                Restoration(step=step, rolled_back=rolled_back, load_s=load_s, ended_s=now_s)
+            )
 
     def stall_known(self, stall_s: float) -> None:
         """The cold-start figure for the stall of a save; `size_known` tells it on."""
         with self._lock:
-            if self._speech.stall_s is None:
-                self._speech.stall_s = stall_s
+            self._speech.figures.believe_stall(stall_s)
 
     def size_known(self, num_bytes: int) -> None:
         """The cold-start figure for the bytes of a save: told to the coordinator by registering once more."""
         with self._lock:
-            if self._speech.num_bytes is None:
-                self._speech.num_bytes = num_bytes
+            if self._speech.figures.believe_size(num_bytes):
                 self._pacer.forgotten()
         self._poke()
 
@@ -164,6 +175,7 @@ class Desk:
         """Let time pass and carry what follows to training, to the writer and to whoever listens; what to say next."""
         with self._lock:
             now_s = self._clock.now()
+            self._speech.watch.ask(now_s)
             self._hurry_if_noticed(now_s)
             if self._pacer.notice is not None:
                 self._pacer.set_need(self._speech.need_s(self._pacer, self._throttle, now_s))
@@ -199,8 +211,10 @@ class Desk:
         with self._lock:
             now_s = self._clock.now()
             self._speech.applied(answer.seq, fence.epoch if fence else 0)
+            before = self._pacer.lease_clock.plan
             self._pacer.answered(answer, first_sent_s, now_s)
             self._pacer.said(action, now_s)
+            self._note_plan(before, now_s)
             self._heard(now_s, reachable=True, detail="answers")
             self.advance()
 
@@ -251,7 +265,7 @@ class Desk:
         if self._noticed_s is None or self._hurried:
             return
         self._hurried = True
-        self._pacer.hurry(now_s, deadline_at_s=self._noticed_s + self._speech.notice_s)
+        self._pacer.hurry(now_s, deadline_at_s=self._noticed_s + self._speech.settings.notice_s)
 
     def _note_given_up(self, now_s: float) -> None:
         """Tell the writer, training, the log and whoever listens, once."""
@@ -262,13 +276,31 @@ class Desk:
         if self._throttle is not None:
             self._throttle.abort(given_up.reason)
         self.ends_unsaved |= given_up.reason is not GiveUp.MAKE_ROOM
-        _log_given_up(given_up, self._speech.num_bytes)
+        log_given_up(given_up, self._speech.figures.num_bytes)
         self._on_event(
             SaveGivenUp(
                 now_s=now_s,
                 reason=given_up.reason,
                 left_s=given_up.left_s,
                 fits_bytes=given_up.fits_bytes,
+            )
+        )
+
+    def _note_plan(self, before: Plan | None, now_s: float) -> None:
+        """A job hears why its interval is another one; nothing where it is not."""
+        plan = self._pacer.lease_clock.plan
+        if plan is None or (before is not None and before.interval_s == plan.interval_s):
+            return
+        log_plan(plan, self._speech.settings.interval_max_s)
+        self._on_event(
+            PlanChanged(
+                now_s=now_s,
+                interval_s=plan.interval_s,
+                own_period_s=plan.request_after_s,
+                reason=plan.reason,
+                price_gpu_s_per_byte=plan.price_gpu_s_per_byte,
+                bid_gpu_s_per_byte=plan.bid_gpu_s_per_byte,
+                live_price_gpu_s_per_byte=plan.live_price_gpu_s_per_byte,
             )
         )
 
@@ -310,40 +342,12 @@ class Desk:
             return
         self._reachable = reachable
         if reachable:
-            _log.info("the coordinator answers (pool %s)", self._speech.pool)
+            _log.info("the coordinator answers (pool %s)", self._speech.settings.pool)
         else:
-            _log.warning("no usable answer from the coordinator (pool %s): %s", self._speech.pool, detail)
+            _log.warning(
+                "no usable answer from the coordinator (pool %s): %s", self._speech.settings.pool, detail
+            )
         self._on_event(CoordinatorHeard(now_s=now_s, reachable=reachable, detail=detail))
-
-
-def _log_saved(report: SaveReport) -> None:
-    """What went wrong is logged where it happened."""
-    if report.committed:
-        _log.info(
-            "step %d is saved: %s in %s, training stood still for %s",
-            report.step,
-            format_bytes(report.num_bytes),
-            format_duration(report.write_s),
-            format_duration(report.stall_s),
-        )
-
-
-def _log_given_up(given_up: GivenUp, num_bytes: int | None) -> None:
-    if given_up.left_s is None:
-        _log.info(
-            "a save is given up: jobs whose GPUs idle need the storage; the next place is asked for at once"
-        )
-        return
-    fits = "no place came in time"
-    if given_up.fits_bytes is not None:
-        size = "" if num_bytes is None else f" of {format_bytes(num_bytes)}"
-        fits = f"the storage has room for {format_bytes(given_up.fits_bytes)}{size}"
-    _log.warning(
-        "no save before the announced end in %s: %s; the next attempt goes on from the newest checkpoint "
-        "(if the notice is longer than that, set notice_s or RAMPMETER_NOTICE_S)",
-        format_duration(max(0.0, given_up.left_s)),
-        fits,
-    )
 
 
 def _ended_event(report: SaveReport, governance: Governance, now_s: float) -> SaveEnded:

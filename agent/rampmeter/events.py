@@ -6,6 +6,7 @@ processes of a machine). A callback must be quick; what it raises is logged and 
 
 from dataclasses import dataclass
 
+from rampmeter.core.messages import PlanReason
 from rampmeter.core.notice import GiveUp
 from rampmeter.core.pacer import Governance, PacerState
 
@@ -74,6 +75,23 @@ class Restored(Event):
     step: int
     directory: str
     skipped: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanChanged(Event):
+    """The coordinator tells another interval than before, or the first one, and what decided it.
+
+    own_period_s          what the job would choose alone; it may ask from there on
+    price_gpu_s_per_byte  what decided where the reason is `price`; beside it what a byte was worth to this job, and the
+                          highest bid that waited, both when this was said
+    """
+
+    interval_s: float
+    own_period_s: float
+    reason: PlanReason
+    price_gpu_s_per_byte: float
+    bid_gpu_s_per_byte: float
+    live_price_gpu_s_per_byte: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

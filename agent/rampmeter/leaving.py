@@ -1,4 +1,4 @@
-"""Notices that the interpreter is about to exit although nobody has said goodbye.
+"""How a process ends: what that says of the job, and the end of an interpreter to which nobody has said goodbye.
 
 The first thing that Python does at an exit is to join the workers of all thread pools, and a flush that waits for a
 rate would keep it there for ever. An idle worker of a pool of our own ends at exactly that moment: a thread that waits
@@ -10,8 +10,20 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from rampmeter.core.messages import EndReason
+
 _LIMIT_S = 30.0
 """How long the exit waits for `on_exit` once nothing but it is left to do."""
+
+
+def reason_of_end(error: BaseException | None) -> EndReason:
+    """Why training leaves with this exception: a person's Ctrl-C is no failure, nor is a clean sys.exit()."""
+    if error is None:
+        return EndReason.FINISHED
+    if isinstance(error, KeyboardInterrupt):
+        return EndReason.CANCELLED
+    is_clean = isinstance(error, SystemExit) and error.code in (None, 0)
+    return EndReason.FINISHED if is_clean else EndReason.FAILED
 
 
 class ExitWatch:

@@ -19,3 +19,8 @@ class SaveReport:
     counters: FlowCounters
     committed: bool
     reason: str | None
+
+    @property
+    def at_work_s(self) -> float:
+        """The write time without the sleep in the bucket."""
+        return max(0.0, self.write_s - self.counters.throttled_s)

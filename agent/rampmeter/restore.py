@@ -23,11 +23,15 @@ _log = logging.getLogger("rampmeter")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredCheckpoint:
-    """What was loaded. `skipped` says why newer ones were not; `values` holds the state's plain values."""
+    """What was loaded. `skipped` says why newer ones were not; `values` holds the state's plain values.
+
+    rolled_back: an older step was chosen by name, although the newest committed checkpoint is further.
+    """
 
     step: int
     directory: str
     skipped: tuple[str, ...]
+    rolled_back: bool
     values: dict[str, Any]
 
 
@@ -61,7 +65,11 @@ def restore(
             num_damaged += 1
         else:
             return RestoredCheckpoint(
-                step=name.step, directory=str(name), skipped=tuple(skipped), values=values
+                step=name.step,
+                directory=str(name),
+                skipped=tuple(skipped),
+                rolled_back=step is not None and _is_passed(root, name),
+                values=values,
             )
     if step is not None:
         raise RestoreError(f"no committed checkpoint of step {step} in {root.path}")
@@ -82,6 +90,15 @@ def _candidates(root: Root, step: int | None, *, fresh: bool) -> list[StepName]:
             "fresh=True to go on from it or to start without them, or choose another root"
         )
     return [name for name in names if step is None or name.step == step]
+
+
+def _is_passed(root: Root, name: StepName) -> bool:
+    """Whether the newest committed checkpoint is of a later step; no where that cannot be seen."""
+    try:
+        newest = next((other for other in root.step_names() if root.is_committed(other)), name)
+    except OSError:
+        return False
+    return newest.step > name.step
 
 
 def _load(root: Root, name: StepName, state: State, world_size: int) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Words the requests of one attempt: numbers them, acknowledges what was applied, and carries what was measured.
 
-Facts come in from training (steps), from the saver (reports) and from the pacer (where the save stands). Sends nothing.
+Facts come in from training (steps, a restore), from the saver (reports) and from the pacer (where the save stands).
+Sends nothing.
 """
 
 from dataclasses import dataclass
@@ -22,14 +23,13 @@ from rampmeter.core.messages import (
 )
 from rampmeter.core.notice import GiveUp
 from rampmeter.core.pacer import Action, Pacer
+from rampmeter.figures import Figures
 from rampmeter.layout import Claim
 from rampmeter.report import SaveReport
+from rampmeter.stepwatch import StepWatch
 from rampmeter.throttle import FlowCounters, Throttle
 
-WEIGHT_OF_NEW = 0.3
 DEFAULT_LEAD_S = 1.0
-SHORTEST_SAMPLE_S = 1.0
-"""Less time than this in write and CPU says nothing about how fast a job can write."""
 
 _SHORTEST_S = 1e-3
 """The wire's shortest duration; a lead time of 0 would say that the first byte is in hand."""
@@ -47,34 +47,34 @@ class Envelope(TypedDict):
     ack: int
 
 
-@dataclass(slots=True, kw_only=True)
-class _Steps:
-    """Steps seen by training, and a sample of them to time a step with."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restoration:
+    """State was loaded in `load_s` seconds, up to `ended_s`. rolled_back: by name, although newer steps were there."""
 
-    step: int = 0
-    sampled_step: int = 0
-    sampled_s: float | None = None
+    step: int
+    rolled_back: bool
+    load_s: float
+    ended_s: float
 
 
 class Speech:
-    """Used under the keeper's lock; `see_step` alone is called by training without it."""
+    """Used under the desk's lock."""
 
-    def __init__(self, settings: JobSettings, job_uid: str, claim: Claim) -> None:
+    def __init__(self, settings: JobSettings, job_uid: str, claim: Claim, watch: StepWatch) -> None:
         self.claim = claim
-        self.pool = settings.pool
-        self.notice_s = settings.notice_s
-        self.num_bytes: int | None = None
-        self.stall_s: float | None = None
-        self.write_s: float | None = None
-        self.max_bytes_per_s: int | None = None
+        self.settings = settings
+        self.watch = watch
+        self.figures = Figures()
         self.report: SaveReport | None = None
-        self._settings = settings
         self._job_uid = job_uid
         self._seq = 0
         self._ack = 0
         self._seen_epoch = 0
-        self._steps = _Steps()
+        self._sampled: tuple[int, float] | None = None
         self._step_s: float | None = None
+        self._eps: float | None = None
+        self._begun_from: Restoration | None = None
+        self._restored: Restoration | None = None
         self._armed_s: float | None = None
         self._lead_s: float | None = None
         self._committed_step: int | None = None
@@ -83,13 +83,16 @@ class Speech:
 
     # -- facts -------------------------------------------------------------------------------------------------
 
-    def see_step(self, step: int) -> None:
-        """Training is at `step`. Called at every step: one assignment."""
-        self._steps.step = step
-
     def note_committed(self, step: int, snapshot_s: float) -> None:
         """`step` is durable; its snapshot was taken at `snapshot_s`."""
         self._committed_step, self._committed_s = step, snapshot_s
+
+    def note_restored(self, restored: Restoration) -> None:
+        """Training goes on from there. Only what came before the first step was part of the restart."""
+        self._restored = restored
+        if self.watch.first_step_s is None:
+            self._begun_from = restored
+        self.note_committed(restored.step, restored.ended_s)
 
     def note_armed(self, now_s: float) -> None:
         """The right to go on has come; the lead time begins."""
@@ -97,20 +100,18 @@ class Speech:
 
     def note_first_byte(self, now_s: float, num_bytes: int) -> None:
         """The lead time ends, and the size of this save is known; of one without tensors nothing is."""
-        self.num_bytes = num_bytes or self.num_bytes
+        self.figures.num_bytes = num_bytes or self.figures.num_bytes
         if self._armed_s is not None:
             self._lead_s = now_s - self._armed_s
 
     def note_report(self, report: SaveReport, snapshot_s: float) -> None:
         """A save has ended; only a committed one teaches."""
         self.report = report
+        self._eps = self.watch.flush_ended(committed=report.committed, at_work_s=report.at_work_s)
         if not report.committed:
             self._num_failed += 1
             return
-        self.num_bytes = report.num_bytes
-        self.stall_s = _smoothed(self.stall_s, report.stall_s)
-        self.write_s = _smoothed(self.write_s, report.write_s)
-        self.max_bytes_per_s = _own_rate(self.max_bytes_per_s, report.counters)
+        self.figures.learn(report, self._eps)
         self.note_committed(report.step, snapshot_s)
 
     def applied(self, seq: int, seen_epoch: int) -> None:
@@ -121,13 +122,15 @@ class Speech:
     def need_s(self, pacer: Pacer, throttle: Throttle | None, now_s: float) -> float:
         """From a grant now to durable at the job's own full speed; 0 as long as its size or speed is unknown."""
         num_bytes = self._bytes_left(throttle)
-        if num_bytes is None or not self.max_bytes_per_s:
+        max_bytes_per_s = self.figures.max_bytes_per_s
+        if num_bytes is None or not max_bytes_per_s:
             return 0.0
-        return self._ready_in_s(pacer, now_s) + num_bytes / self.max_bytes_per_s
+        return self._ready_in_s(pacer, now_s) + num_bytes / max_bytes_per_s
 
     def _bytes_left(self, throttle: Throttle | None) -> int | None:
         done_bytes = throttle.counters().done_bytes if throttle else 0
-        return None if self.num_bytes is None else max(0, self.num_bytes - done_bytes)
+        num_bytes = self.figures.num_bytes
+        return None if num_bytes is None else max(0, num_bytes - done_bytes)
 
     def _ready_in_s(self, pacer: Pacer, now_s: float) -> float:
         """0 with the first byte in hand; what is left of the measured lead time where the snapshot exists."""
@@ -166,36 +169,48 @@ class Speech:
         return Envelope(job_uid=self._job_uid, attempt=self.claim.number, seq=self._seq, ack=self._ack)
 
     def _register(self, envelope: Envelope, pacer: Pacer) -> Register:
-        settings, plan = self._settings, pacer.lease_clock.plan
+        settings, figures, plan = self.settings, self.figures, pacer.lease_clock.plan
         return Register(
             **envelope,
             name=settings.name,
             claim=self.claim.nonce,
             tenant=settings.tenant,
             num_gpus=settings.num_gpus,
-            num_bytes=self.num_bytes,
-            stall_s=self.stall_s,
-            write_s=self.write_s,
+            num_bytes=figures.num_bytes,
+            stall_s=figures.stall_s,
+            write_s=figures.write_s,
             mtbf_s=settings.mtbf_s,
             restart_s=settings.restart_s,
             interval_min_s=settings.interval_min_s,
             interval_max_s=settings.interval_max_s,
+            survives=settings.survives,
             seen_epoch=self._seen_epoch,
             safe_bytes_per_s=plan.safe_bytes_per_s if plan else 0,
         )
 
     def _heartbeat(self, envelope: Envelope, pacer: Pacer, now_s: float) -> Heartbeat:
         self._time_a_step(now_s)
+        restored, begun_from = self._restored, self._begun_from
         return Heartbeat(
             **envelope,
-            step=self._steps.step,
+            step=self.watch.step,
             step_s=self._step_s,
             committed_step=self._committed_step,
             commit_age_s=None if self._committed_s is None else now_s - self._committed_s,
             num_skipped=pacer.num_skipped,
             num_failed=self._num_failed,
             num_ungoverned=pacer.num_ungoverned,
+            restored_step=restored.step if restored else None,
+            rolled_back=restored.rolled_back if restored else False,
+            load_s=begun_from.load_s if begun_from else None,
+            warm_up_s=self._warm_up_s(pacer),
         )
+
+    def _warm_up_s(self, pacer: Pacer) -> float | None:
+        """Up to the first step: from the end of the restore, or from the start where nothing was restored."""
+        if self.watch.first_step_s is None:
+            return None
+        return self.watch.first_step_s - (self._begun_from.ended_s if self._begun_from else pacer.started_s)
 
     def _ask(self, envelope: Envelope, pacer: Pacer, throttle: Throttle | None, now_s: float) -> SlotRequest:
         notice = pacer.notice
@@ -206,7 +221,7 @@ class Speech:
             num_bytes=self._bytes_left(throttle),
             age_s=now_s - durable_s,
             ready_in_s=self._ready_in_s(pacer, now_s),
-            max_bytes_per_s=self.max_bytes_per_s,
+            max_bytes_per_s=self.figures.max_bytes_per_s,
             started=pacer.first_byte,
             urgent=notice is not None,
             deadline_s=None if notice is None else max(_SHORTEST_S, notice.deadline_at_s - now_s),
@@ -219,7 +234,7 @@ class Speech:
         assert fence is not None
         if action is Action.READY:
             lead_s = self._lead_s or 0.0
-            return Ready(**envelope, fence=fence, lead_s=lead_s, num_bytes=self.num_bytes)
+            return Ready(**envelope, fence=fence, lead_s=lead_s, num_bytes=self.figures.num_bytes)
         counters = throttle.counters() if throttle else _NOTHING_YET
         held = pacer.lease_clock.allowance(now_s)
         return Renew(
@@ -230,7 +245,7 @@ class Speech:
             throttled_s=counters.throttled_s,
             blocked_s=counters.blocked_s,
             busy_s=counters.busy_s,
-            num_bytes=self.num_bytes,
+            num_bytes=self.figures.num_bytes,
         )
 
     def _release(self, envelope: Envelope, pacer: Pacer) -> Release:
@@ -249,33 +264,17 @@ class Speech:
             stall_s=report.stall_s,
             lead_s=self._lead_s,
             write_s=report.write_s if report.committed else None,
+            eps=self._eps,
         )
 
     def _time_a_step(self, now_s: float) -> None:
-        steps = self._steps
-        num_steps = steps.step - steps.sampled_step
-        if steps.sampled_s is not None and num_steps > 0:
-            self._step_s = (now_s - steps.sampled_s) / num_steps
-        steps.sampled_step, steps.sampled_s = steps.step, now_s
+        step = self.watch.step
+        if self._sampled is not None and step > self._sampled[0]:
+            self._step_s = (now_s - self._sampled[1]) / (step - self._sampled[0])
+        self._sampled = step, now_s
 
 
 def _outcome(report: SaveReport) -> Outcome:
     if report.committed:
         return Outcome.COMMITTED
     return Outcome.ABORTED if report.reason in _ABORT_REASONS else Outcome.FAILED
-
-
-def _own_rate(old: int | None, counters: FlowCounters) -> int | None:
-    """Bytes/s while not asleep in our bucket: what the job writes by itself, whatever its leases allow.
-
-    Storage that others use makes this too small, so it falls slowly and rises at once.
-    """
-    writing_s = counters.blocked_s + counters.busy_s
-    if writing_s < SHORTEST_SAMPLE_S or not counters.done_bytes:
-        return old
-    new = counters.done_bytes / writing_s
-    return int(new if old is None or new > old else _smoothed(old, new))
-
-
-def _smoothed(old: float | None, new: float) -> float:
-    return new if old is None else old + WEIGHT_OF_NEW * (new - old)

@@ -95,14 +95,14 @@ def test_a_save_that_failed_teaches_nothing(reason, outcome):
     scene.flush()
     scene.end(replace(REPORT, committed=False, reason=reason))
     release = scene.say(noted)
-    assert (release.outcome, release.write_s, scene.speech.write_s) == (outcome, None, None)
+    assert (release.outcome, release.write_s, scene.speech.figures.write_s) == (outcome, None, None)
 
 
 def test_a_slot_request_after_a_lapse_says_what_is_left():
     """started, first byte in hand, bytes still to write."""
     scene = Scene()
     throttle = scene.flush()
-    scene.speech.num_bytes = 1000
+    scene.speech.figures.num_bytes = 1000
     throttle.add_done(400)
     scene.clock.advance(29.0)
     asked, _ = scene.desk.word(scene.desk.advance())
@@ -184,7 +184,7 @@ def test_a_job_reads_in_its_log_what_was_saved(caplog):
     scene = Scene()
     scene.flush()
     with caplog.at_level(logging.INFO, "rampmeter"):
-        scene.desk.restored(12)
+        scene.desk.restored(12, load_s=3.0, rolled_back=False)
         scene.end()
     assert caplog.messages == [
         "training goes on from the checkpoint of step 12",
@@ -219,4 +219,4 @@ def test_a_state_without_tensors_does_not_make_the_size_unknown_again():
     scene.arm()
     scene.desk.begin_snapshot()
     scene.desk.first_byte(0)
-    assert scene.speech.num_bytes == 1000
+    assert scene.speech.figures.num_bytes == 1000

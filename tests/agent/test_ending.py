@@ -69,7 +69,7 @@ def test_a_request_without_notice_has_no_deadline():
 def test_a_save_that_will_not_fit_ends_the_wish_and_lets_training_stop(caplog):
     """No snapshot is wanted, training may leave its loop, one line and one event say why."""
     scene = noticed()
-    scene.speech.num_bytes = 9_000_000
+    scene.speech.figures.num_bytes = 9_000_000
     scene.clock.advance(1.0)
     scene.say(wont_fit)
     assert (scene.desk.ends_unsaved, scene.desk.wants_snapshot, scene.desk.owes_a_save) == (
@@ -120,7 +120,7 @@ def test_a_flush_that_will_not_fit_stops_at_its_next_chunk():
 def test_the_last_moment_follows_from_what_was_measured():
     """400 MB at 40 MB/s and a second of lead time: 11 s before the end it is too late to begin."""
     scene = noticed()
-    scene.speech.num_bytes, scene.speech.max_bytes_per_s = 400_000_000, 40_000_000
+    scene.speech.figures.num_bytes, scene.speech.figures.max_bytes_per_s = 400_000_000, 40_000_000
     scene.say(lambda seq: wait(seq, retry_after_s=100.0))
     scene.clock.advance(18.9)
     scene.desk.advance()
@@ -136,7 +136,7 @@ def test_the_last_moment_comes_later_the_more_is_written():
     """Its lease lapses in the middle of the urgent flush: what is left of it is still in time, and is asked for."""
     scene = Scene()
     throttle = scene.flush()
-    scene.speech.num_bytes, scene.speech.max_bytes_per_s = 400_000_000, 20_000_000
+    scene.speech.figures.num_bytes, scene.speech.figures.max_bytes_per_s = 400_000_000, 20_000_000
     scene.clock.advance(10.0)
     scene.desk.notice()
     scene.desk.advance()
@@ -171,7 +171,7 @@ def test_a_lease_taken_back_for_want_of_progress_is_asked_for_again():
     """Not a save to give up: it goes on with the bytes that are left."""
     scene = Scene()
     throttle = scene.flush()
-    scene.speech.num_bytes = 1000
+    scene.speech.figures.num_bytes = 1000
     throttle.add_done(400)
     scene.say(lambda seq: gone(seq, GoneReason.NO_PROGRESS))
     asked = scene.say(lambda seq: grant(seq, rate=5))

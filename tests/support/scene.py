@@ -8,6 +8,7 @@ from rampmeter.desk import Desk
 from rampmeter.layout import Claim
 from rampmeter.report import SaveReport
 from rampmeter.speech import Speech
+from rampmeter.stepwatch import StepWatch
 from rampmeter.throttle import FlowCounters
 from support.answers import grant, noted, plan
 
@@ -36,7 +37,8 @@ class Scene:
         self.clock = ManualClock()
         self.events = []
         self.pokes = 0
-        self.speech = Speech(SETTINGS, "a" * 32, Claim(number=1, nonce="b" * 32))
+        self.watch = StepWatch(self.clock)
+        self.speech = Speech(SETTINGS, "a" * 32, Claim(number=1, nonce="b" * 32), self.watch)
         self.pacer = Pacer(LeaseClock(), now_s=self.clock.now(), draw=0.5, own_period_s=40.0, local=local)
         self.desk = Desk(
             self.pacer, self.speech, clock=self.clock, on_event=self.events.append, poke=self.poke
