@@ -6,9 +6,12 @@ from rampmeter.core.errors import ConfigError
 from rampmeter.core.units import (
     format_bytes,
     format_duration,
+    format_money,
     format_rate,
     parse_bytes,
+    parse_count,
     parse_duration,
+    parse_money,
     parse_rate,
 )
 
@@ -128,3 +131,40 @@ def test_format_rate():
 def test_format_duration(value, text):
     """Durations are shown in the one or two units that people would use."""
     assert format_duration(value) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("405B", 405 * 10**9), ("1024", 1024), ("1.5 k", 1500), ("70M", 70 * 10**6), ("2T", 2 * 10**12)],
+)
+def test_counts(text, count):
+    """Parameters come in billions."""
+    assert parse_count(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "B", "405GB", "-3", "1e9", "9" * 20])
+def test_no_counts(text):
+    """Refused with the input."""
+    with pytest.raises(ConfigError, match="count"):
+        parse_count(text)
+
+
+@pytest.mark.parametrize(("text", "amount"), [("2.40", 2.4), ("$0.75", 0.75), (" 100 ", 100.0)])
+def test_money(text, amount):
+    """With or without the dollar sign."""
+    assert parse_money(text) == amount
+
+
+@pytest.mark.parametrize("text", ["", "$", "2,40", "2.4 EUR", "-1"])
+def test_no_money(text):
+    """Refused with the input."""
+    with pytest.raises(ConfigError, match="money"):
+        parse_money(text)
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"), [(76_625.4, "$76,625"), (2.4, "$2.40"), (0.0, "$0.00"), (-248_000.0, "-$248,000")]
+)
+def test_money_as_text(amount, text):
+    """Cents only where they matter."""
+    assert format_money(amount) == text

@@ -1,4 +1,4 @@
-"""Sizes, rates and durations as people write them, and back. Nothing else in the project reads or writes such text.
+"""Sizes, rates, durations, counts and money as people write them, and back. Nothing else reads or writes such text.
 
 Decimal units are decimal (`TB` = 10^12 bytes), binary ones binary (`TiB` = 2^40). Bits are refused with the same
 quantity in bytes, because storage and network people mean different things by "100G". A number without a unit is
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 
 from rampmeter.core.errors import ConfigError
-from rampmeter.core.fields import MAX_BYTES, MAX_BYTES_PER_S, MAX_SECONDS
+from rampmeter.core.fields import MAX_BYTES, MAX_BYTES_PER_S, MAX_COUNT, MAX_SECONDS
 
 _PREFIXES = "KMGTPE"
 _SIZES: Mapping[str, int] = {
@@ -26,9 +26,12 @@ _DURATIONS: Mapping[str, Decimal] = {
     "h": Decimal(3600),
     "d": Decimal(86400),
 }
+_COUNTS: Mapping[str, int] = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 _NUMBER = r"(\d{1,30}(?:\.\d{1,30})?)"
 _SIZE = re.compile(rf"{_NUMBER}\s*([kKMGTPE]?i?B)")
 _BITS = re.compile(rf"{_NUMBER}\s*([kKMGTPE]?)(?:b|bit|bits|bps)(?:/s)?")
+_COUNT = re.compile(rf"{_NUMBER}\s*([kKMBT]?)")
+_MONEY = re.compile(rf"\$?\s*{_NUMBER}")
 _DURATION_PART = re.compile(rf"{_NUMBER}\s*(ms|min|[smhd])\s*")
 
 
@@ -57,6 +60,34 @@ def parse_duration(text: str) -> float:
     if total > MAX_SECONDS:
         raise ConfigError(f'"{text}" is too long a duration')
     return float(total)
+
+
+def parse_count(text: str) -> int:
+    """`"405B"` or `"1024"` as a number of things: K, M, B and T are thousands, millions, billions and trillions."""
+    match = _COUNT.fullmatch(text.strip())
+    if match is None:
+        raise ConfigError(
+            f'"{text}" is no count: write a number, with K, M, B or T if it is large, for example "405B"'
+        )
+    value = int(Decimal(match[1]) * _COUNTS[match[2].upper()])
+    if value > MAX_COUNT:
+        raise ConfigError(f'"{text}" is too large a count')
+    return value
+
+
+def parse_money(text: str) -> float:
+    """`"2.40"` or `"$2.40"` as an amount."""
+    match = _MONEY.fullmatch(text.strip())
+    if match is None:
+        raise ConfigError(f'"{text}" is no amount of money: write a number, for example "2.40"')
+    return float(match[1])
+
+
+def format_money(amount: float) -> str:
+    """An amount of money: `$76,625`, with cents below a hundred: `$2.40`."""
+    sign = "-" if amount < 0 else ""
+    size = abs(amount)
+    return f"{sign}${size:,.2f}" if size < 100 else f"{sign}${size:,.0f}"
 
 
 def format_bytes(num_bytes: float) -> str:
