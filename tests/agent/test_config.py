@@ -41,6 +41,11 @@ def test_a_tenant_is_told_or_there_is_none():
     assert (settings().tenant, settings({"RAMPMETER_TENANT": ""}).tenant) == (None, None)
 
 
+def test_checkpoints_are_for_the_failure_of_a_node_unless_told_otherwise():
+    """`site` where another tier is there for single nodes."""
+    assert (settings().survives, settings(survives="site").survives) == ("node", "site")
+
+
 @pytest.mark.parametrize(
     ("given", "named"),
     [
@@ -62,6 +67,9 @@ def test_a_tenant_is_told_or_there_is_none():
         ({"tenant": "a b"}, "tenant"),
         ({"environment": {"RAMPMETER_TENANT": "-x"}}, "RAMPMETER_TENANT"),
         ({"notice_s": 0.0}, "notice_s"),
+        ({"survives": "rack"}, "survives must be `node` or `site`"),
+        ({"survives": None}, "survives"),
+        ({"survives": ["site"]}, "survives"),
         ({"environment": {"RAMPMETER_NOTICE_S": "2min"}}, "RAMPMETER_NOTICE_S"),
         ({"environment": {"RAMPMETER_NOTICE_S": "nan"}}, "RAMPMETER_NOTICE_S"),
         ({"environment": {"RAMPMETER_NOTICE_S": "-1"}}, "RAMPMETER_NOTICE_S"),

@@ -1,9 +1,12 @@
-"""A process that ends without close(): what hangs on a thread pool is let go, and the exit code stays."""
+"""How a process ends, and one that ends without close(): what hangs on a thread pool is let go, the exit code stays."""
 
 import subprocess
 import sys
 
 import pytest
+
+from rampmeter.core.messages import EndReason
+from rampmeter.leaving import reason_of_end
 
 ENDS = {"return": ("pass", 0), "exit": ("sys.exit(3)", 3), "error": ("raise ValueError('mine')", 1)}
 
@@ -30,6 +33,24 @@ watch = ExitWatch(lambda: print("goodbye"))
 watch.start()
 watch.stop()
 """
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (None, EndReason.FINISHED),
+        (KeyboardInterrupt(), EndReason.CANCELLED),
+        (SystemExit(), EndReason.FINISHED),
+        (SystemExit(0), EndReason.FINISHED),
+        (SystemExit(3), EndReason.FAILED),
+        (SystemExit("no such data set"), EndReason.FAILED),
+        (ValueError("mine"), EndReason.FAILED),
+        (MemoryError(), EndReason.FAILED),
+    ],
+)
+def test_how_training_leaves_says_why_the_job_ends(error, reason):
+    """Ctrl-C is a person's wish, a clean exit no failure, everything else one."""
+    assert reason_of_end(error) is reason
 
 
 def run(script):

@@ -40,6 +40,35 @@ def two(root: Root, make_saver: Any, make_run: Any, save: Any) -> Callable[[], A
     return lambda: make_run(seed=99)
 
 
+def test_an_older_step_that_is_chosen_by_name_rolls_back(root: Root, two: Any) -> None:
+    """Step 3 although 6 is there; 6 itself, or whatever is newest, does not."""
+    rolled_back = {step: restore(root, two().state, step=step).rolled_back for step in (3, 6, None)}
+    assert rolled_back == {3: True, 6: False, None: False}
+
+
+def test_falling_back_past_a_damaged_checkpoint_is_no_choice(root: Root, two: Any) -> None:
+    """Nobody wanted the older step: its steps are lost, not discarded."""
+    os.truncate(_directory(root, 6) / ".metadata", 0)
+    found = restore(root, two().state)
+    assert (found.step, found.rolled_back) == (3, False)
+
+
+def test_a_newer_attempt_that_went_back_is_what_a_choice_is_measured_against(
+    root: Root, two: Any, make_saver: Any, make_run: Any, save: Any
+) -> None:
+    """Attempt 2 goes on from step 3 and saves step 4: from there step 6 of attempt 1 is ahead, not back."""
+    assert save(make_saver(), 4, make_run().state).committed
+    rolled_back = {step: restore(root, two().state, step=step).rolled_back for step in (3, 4, 6)}
+    assert rolled_back == {3: True, 4: False, 6: False}
+
+
+def test_what_was_never_committed_is_nothing_to_go_back_from(root: Root, two: Any) -> None:
+    """Step 6 lost its manifest: step 3 is the newest."""
+    (_directory(root, 6) / MANIFEST_NAME).unlink()
+    found = restore(root, two().state, step=3)
+    assert (found.step, found.rolled_back) == (3, False)
+
+
 @pytest.mark.parametrize("num_before", [0, 1, 5])
 def test_resume_is_bit_exact(root: Root, make_saver: Any, make_run: Any, save: Any, num_before: int) -> None:
     """A resumed run has exactly the losses of the uninterrupted one, also from before the optimizer's first step."""
