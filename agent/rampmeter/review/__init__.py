@@ -1,0 +1,1 @@
+"""`rampmeter review`: what is wrong with a checkpoint plan, what that costs, and what to change."""
