@@ -79,6 +79,22 @@ def test_too_few_steps_beside_a_flush_give_no_figure(pieces):
     assert flushed(between(*STEADY), *pieces, flush_s=20.0) is None
 
 
+def test_flushes_with_a_step_or_two_are_taken_together():
+    """Two steps of 11 s instead of 10 end beside each flush of 25 s: after three flushes there is a figure."""
+    slow_down = between(*[stretch(10, 10.0)] * 5)
+    figures = [flushed(slow_down, *[stretch(1, 11.0)] * 2, flush_s=25.0) for _ in range(6)]
+    assert figures == [None, None, pytest.approx(1.0 / 11.0), None, None, pytest.approx(1.0 / 11.0)]
+
+
+def test_a_sample_that_says_nothing_is_not_kept_for_the_next():
+    """Before anything is known of a step alone a flush cost nobody knows what."""
+    slow_down = SlowDown()
+    flushed(slow_down, *[stretch(10, 5.0)] * 4)
+    for one in STEADY:
+        slow_down.note_between(one)
+    assert flushed(slow_down, *[stretch(10, 0.55)] * 4) == pytest.approx(2.0 / 22.0)
+
+
 def test_a_flush_that_was_never_at_work_gives_no_figure():
     """There is nothing to divide by."""
     assert flushed(between(*STEADY), *[stretch(10)] * 4, at_work_s=0.0) is None
