@@ -160,7 +160,7 @@ class Capacity:
         else:
             wanted = self.cap_bytes_per_s * DRIFT_PER_TICK**num_ticks
             if achieved:
-                wanted = min(wanted, self._silent_bytes_per_s + ABOVE_UNTESTED * sum(achieved))
+                wanted = min(wanted, self._silent_bytes_per_s + ABOVE_UNTESTED * achieved)
         raised = max(self.cap_bytes_per_s, math.ceil(wanted))
         self.cap_bytes_per_s = min(self.ceiling_bytes_per_s, raised)
         if self.cap_bytes_per_s == self.ceiling_bytes_per_s:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from rampmeter_coordinator.model.habits import Habits, is_unfilled
 from rampmeter_coordinator.model.report import Report
-from rampmeter_coordinator.model.sample import Sample
+from rampmeter_coordinator.model.sample import Sample, rate_one_after_another
 
 FRESH_S = 12.0
 """Samples are two renewals old at most."""
@@ -243,7 +243,7 @@ class Flows:
 
         Those who are limited by themselves would get no more from any storage.
         """
-        if not self.achieved(now_s):
+        if not self._speaking(now_s):
             return False
         samples = [sample for sample in self._telling(now_s) if not sample.is_limited]
         return not self._most(samples, lambda sample: sample.is_tight)
@@ -254,10 +254,13 @@ class Flows:
         present = any(flow.granted_bytes_per_s > 0 and not flow.departed for flow in flows)
         return present and not any(flow.sample for flow in flows)
 
-    def achieved(self, now_s: float) -> list[float]:
-        """What each writer gets that reports, in bytes/s."""
-        flows = [flow for flow in self._fresh(now_s).values() if not flow.departed]
-        return [flow.sample.rate_bytes_per_s for flow in flows if flow.sample is not None]
+    def achieved(self, now_s: float) -> float:
+        """What those who speak get in sum, in bytes/s; 0 = nobody does."""
+        flows = self._speaking(now_s)
+        samples = [flow.sample for flow in flows if flow.sample is not None]
+        if any(flow.departed for flow in flows):
+            return rate_one_after_another(samples)
+        return sum(sample.rate_bytes_per_s for sample in samples)
 
     def _most(self, samples: Iterable[Sample], is_it: Callable[[Sample], bool]) -> bool:
         """Is it so of the weighted median writer? The weight is what a writer could use.
@@ -273,10 +276,14 @@ class Flows:
 
     def _telling(self, now_s: float) -> list[Sample]:
         """Samples that tell of storage: not of who computes, not of strangers if others do."""
-        flows = [flow for flow in self._fresh(now_s).values() if not flow.departed]
-        samples = [flow.sample for flow in flows if flow.sample is not None]
+        samples = [flow.sample for flow in self._speaking(now_s) if flow.sample is not None]
         telling = [sample for sample in samples if sample.report.tells_of_storage]
         return [sample for sample in telling if not sample.is_stranger] or telling
+
+    def _speaking(self, now_s: float) -> list[Flow]:
+        """Who writes and has reported or, where nobody has, who left last: short saves report at their end only."""
+        flows = [flow for flow in self._fresh(now_s).values() if flow.sample is not None]
+        return [flow for flow in flows if not flow.departed] or flows
 
     def _fresh(self, now_s: float) -> dict[str, Flow]:
         """The flows of now; older ones are dropped."""

@@ -3,6 +3,7 @@
 A blocked writer is compared with what it has shown to be able to use, not with what it was given. Decides no cap.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rampmeter_coordinator.model.habits import is_unfilled
@@ -62,3 +63,10 @@ class Sample:
 
     def _gets_less_than(self, bytes_per_s: float) -> bool:
         return self.report.is_blocked and self.report.filled * self.report.bytes_per_s < bytes_per_s
+
+
+def rate_one_after_another(samples: Sequence[Sample]) -> float:
+    """What their writers got in sum, in bytes/s, from the beginning of the first to the end of the last."""
+    took_s = max(sample.ended_s for sample in samples) - min(sample.begun_s for sample in samples)
+    longest_s = max(sample.report.total_s for sample in samples)  # no report is believed to be of no time
+    return sum(sample.report.num_bytes for sample in samples) / max(took_s, longest_s)

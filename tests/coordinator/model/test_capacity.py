@@ -177,6 +177,38 @@ def test_probing_doubles_its_step_and_reaches_the_ceiling_within_90_seconds() ->
     assert len(caps) * RENEWAL_S <= 90.0
 
 
+def test_saves_too_short_for_a_renewal_are_probed_for_too() -> None:
+    """One at a time: at no tick has whoever writes reported; what the one before got is the newest that is known."""
+    pool = fallen("a", "b")
+    begun_s = pool.now_s
+    while pool.capacity.cap_bytes_per_s < 0.9 * CEILING and pool.now_s < begun_s + 200.0:
+        for uid in "ab":
+            cap = pool.capacity.cap_bytes_per_s
+            pool.save(uid, report(cap, cap, throttled=0.3, time_s=3.5))
+    assert pool.now_s - begun_s <= 90.0
+
+
+def test_short_saves_on_slow_storage_do_not_let_the_cap_drift_away() -> None:
+    """They get what storage has, one after another: the cap ends a little above that, not at the ceiling."""
+    pool = fallen("a", "b")
+    for _ in range(100):
+        for uid in "ab":
+            cap = pool.save(uid, report(pool.capacity.cap_bytes_per_s, 400_000, time_s=3.5))
+    assert 400_000 < cap <= 1.2 * 400_000
+
+
+def test_a_report_of_more_time_than_has_passed_breaks_nothing() -> None:
+    """Whatever an agent says of its clock."""
+    pool = fallen("a", "b")
+    pool.capacity.left("a")
+    pool.capacity.left("b")
+    pool.now_s += 20.0
+    pool.capacity.reported("a", report(400_000, 400_000, time_s=3.5), pool.now_s)
+    pool.capacity.left("a")
+    pool.capacity.passed(pool.now_s, 0)
+    assert pool.capacity.cap_bytes_per_s >= 400_000
+
+
 def test_a_cap_that_is_not_in_use_is_not_probed() -> None:
     """It drifts, and no further than one more writer needs to start."""
     pool = fallen("a", "b")
