@@ -1,0 +1,34 @@
+"""The sweep as text: one bar per interval, the three causes of loss stacked in it."""
+
+from rampmeter.planner.findings import Findings
+from rampmeter.planner.sweep import Point
+from rampmeter.planner.text import percent, span, table
+
+_BAR = 40
+_FILL = {"write": "█", "rework": "▒", "restart": "░"}
+_HIGHEST = 1.0
+
+
+def chart(findings: Findings) -> str:
+    """Bars; the longest is the worst interval that still leaves something."""
+    if not findings.sweep:
+        return ""
+    scale = max(min(_HIGHEST, point.waste.total) for point in findings.sweep)
+    rows = [[span(point.interval_s), *_row(point, scale)] for point in findings.sweep]
+    head = ["lost", "█ writing  ▒ redoing  ░ restarting".ljust(_BAR), ""]
+    return table("Interval", head, rows)
+
+
+def _row(point: Point, scale: float) -> list[str]:
+    note = f"<- {point.note}" if point.note else ""
+    return [percent(point.waste.total), _bar(point, scale).ljust(_BAR), note.ljust(8)]
+
+
+def _bar(point: Point, scale: float) -> str:
+    """Ends are rounded, not lengths, so that the bar as a whole is as long as the sum."""
+    drawn, total = "", 0.0
+    for cause, fill in _FILL.items():
+        total += getattr(point.waste, cause)
+        end = round(_BAR * min(1.0, total / scale))
+        drawn += fill * (end - len(drawn))
+    return drawn

@@ -1,0 +1,233 @@
+"""The findings for people: the answer first, then why, then what was asked beside it. Decides nothing."""
+
+from collections.abc import Callable
+
+from rampmeter.core.interval import EXACT_FROM, PRIOR_GPU_HOURS_PER_FAILURE, WRITE_FLOOR
+from rampmeter.core.messages import PlanReason
+from rampmeter.core.units import format_bytes, format_money, format_rate
+from rampmeter.planner.answer import CAUSES, Answer
+from rampmeter.planner.comparing import change_table, shared_table, spot_table, strategy_table
+from rampmeter.planner.drawing import chart
+from rampmeter.planner.findings import Findings
+from rampmeter.planner.job import Job
+from rampmeter.planner.money import Bill
+from rampmeter.planner.text import hours, paragraph, percent, span, table
+
+_NAMES = {"write": "writing checkpoints", "rework": "redoing lost work", "restart": "restarting"}
+_AS_GOOD = 0.05
+"""A loss this little above the best one (relative) is no reason to change the interval."""
+
+
+def report(findings: Findings) -> str:
+    """Everything that was found, as text."""
+    parts: list[Callable[[Findings], str]] = [
+        _headline,
+        _why,
+        _loss,
+        _run,
+        _money,
+        strategy_table,
+        change_table,
+        spot_table,
+        shared_table,
+        _retention,
+        chart,
+        _assumed,
+    ]
+    said = [part(findings) for part in parts]
+    return "\n\n".join(text for text in said if text)
+
+
+def _headline(findings: Findings) -> str:
+    found = findings.found
+    if found.goodput <= 0.0:
+        return paragraph(
+            "This run never ends: dealing with a failure takes longer than it is until the next. "
+            "Come back faster, make the checkpoint cheaper, or find capacity that fails less often."
+        )
+    lost = f"{percent(found.waste.total)} of the run is lost, {percent(found.goodput)} is useful."
+    if findings.asked.job.every_s is None:
+        return paragraph(f"Checkpoint every {span(found.interval_s)}: {lost}", _together(findings))
+    return paragraph(
+        f"With a checkpoint every {span(found.interval_s)} {lost}", _judgement(found), _together(findings)
+    )
+
+
+def _judgement(found: Answer) -> str:
+    best = f"The best interval is {span(found.best_interval_s)}, with {percent(found.best_waste.total)} lost:"
+    if not _as_good_as_best(found):
+        return f"{best} change to it."
+    problem = "time to come back" if _restarts(found) else "cost of a checkpoint"
+    return f"{best} the interval is not the problem, the {problem} is."
+
+
+def _as_good_as_best(found: Answer) -> bool:
+    return found.waste.total <= found.best_waste.total * (1.0 + _AS_GOOD)
+
+
+def _restarts(found: Answer) -> bool:
+    return found.dominant == "restart"
+
+
+def _together(findings: Findings) -> str:
+    together, storage = findings.shared, findings.asked.storage
+    if together is None or storage is None:
+        return ""
+    return (
+        f"That is this job alone. With {storage.num_jobs:,} such jobs on {format_rate(storage.capacity_bytes_per_s)}: "
+        f"every {span(together.interval_s)}, {percent(together.waste_total)} lost."
+    )
+
+
+def _why(findings: Findings) -> str:
+    job, found = findings.asked.job, findings.found
+    return paragraph(_costs(job), _reason(job, found) if found.goodput else "")
+
+
+def _costs(job: Job) -> str:
+    size = f" of {format_bytes(job.num_bytes)}" if job.num_bytes is not None else ""
+    rate = f" at {format_rate(job.max_bytes_per_s)}" if job.synchronous and job.max_bytes_per_s else ""
+    restart = f", and coming back takes {span(job.down_s)}" if job.down_s else ""
+    slowed = ", slower steps while it writes included" if job.cost_s != job.stall_s else ""
+    return (
+        f"Why: a checkpoint{size} costs training {span(job.cost_s)}{rate}{slowed}; "
+        f"a failure comes every {span(job.mtbf_s)}{restart}."
+    )
+
+
+def _reason(job: Job, found: Answer) -> str:
+    best = span(found.best_interval_s)
+    if found.reason is PlanReason.WRITE_FLOOR and job.write_s is not None:
+        return (
+            f"A write takes {span(job.write_s)}, and the next must not begin before it has ended: "
+            f"{best} is {WRITE_FLOOR:g} write times, longer than the loss alone would ask for."
+        )
+    if found.reason is PlanReason.PRICE:
+        return f"At the base price of a byte {best} is best; without it the interval would be shorter."
+    formula = "sqrt(2 x cost x time between failures)"
+    if job.cost_s > EXACT_FROM * job.mtbf_s:
+        formula = "the exact optimum, as the cost is not small against the time between failures"
+    return (
+        f"More checkpoints cost more writing, fewer more redone work; {best} is the best of both: {formula}."
+    )
+
+
+def _loss(findings: Findings) -> str:
+    lost = findings.found.waste
+    shares = {cause: getattr(lost, cause) for cause in CAUSES}
+    rows = [
+        [_NAMES[cause], percent(share, 2), percent(share / lost.total, 0)] for cause, share in shares.items()
+    ]
+    rows.append(["together", percent(lost.total, 2), ""])
+    return table("Where the time goes", ["of the run", "of the loss"], rows) + "\n" + _lever(findings.found)
+
+
+def _lever(found: Answer) -> str:
+    part = percent(getattr(found.waste, found.dominant) / found.waste.total, 0)
+    if _restarts(found):
+        return paragraph(f"Restarting is {part} of the loss: no interval can touch it. Come back faster.")
+    if _as_good_as_best(found):
+        return paragraph(
+            "Only a cheaper checkpoint or fewer failures make writing and redoing less, "
+            "both as a square root: four times cheaper is half the loss."
+        )
+    if found.dominant == "rework":
+        return paragraph(f"Redoing is {part} of the loss: checkpoint more often.")
+    return paragraph(f"Writing is {part} of the loss: checkpoint less often, or make it cheaper.")
+
+
+def _run(findings: Findings) -> str:
+    time = findings.time
+    if time is None:
+        return ""
+    rows = [["useful", hours(time.useful_h)], ["wall clock, on average", hours(time.wall_h)]]
+    if time.luck:
+        rows.append(["wall clock, 95 of 100 runs end by", hours(time.luck.wall_h)])
+    rows.append(["failures, on average", f"{time.num_failures:,.0f}"])
+    if time.luck:
+        rows.append(["failures, 95 of 100 runs at most", f"{time.luck.num_failures:,}"])
+    num_gpus = findings.asked.job.num_gpus
+    rows.append(["GPU-hours", f"{time.wall_h * num_gpus:,.0f}"])
+    rows.append(["of them lost", f"{(time.wall_h - time.useful_h) * num_gpus:,.0f}"])
+    text = table("The run", [""], rows)
+    if not time.luck:
+        return text
+    return f"{text}\n" + paragraph(
+        "Failures come at random (a Poisson process), each costs half an interval and a restart: the hours of bad luck "
+        "follow from the number of failures that 95 of 100 such runs do not exceed."
+    )
+
+
+def _money(findings: Findings) -> str:
+    bills = [costs for costs in (findings.bill, findings.spot.bill if findings.spot else None) if costs]
+    if findings.bill is None:
+        return ""
+    items = zip(*(_items(costs) for costs in bills), strict=True)
+    rows = [
+        [same[0][0], *(format_money(amount) for _, amount in same)]
+        for same in items
+        if any(a for _, a in same)
+    ]
+    return table("Money", ["on demand", "spot"] if len(bills) > 1 else [""], rows)
+
+
+def _items(costs: Bill) -> list[tuple[str, float]]:
+    return [
+        ("useful GPU time", costs.useful),
+        ("writing checkpoints", costs.checkpoints),
+        ("redone work", costs.rework),
+        ("restarts", costs.restart),
+        ("waiting for capacity", costs.waiting),
+        ("recoveries that failed", costs.failed_recoveries),
+        ("manual work", costs.manual),
+        ("storage of checkpoints", costs.storage),
+        ("together", costs.total),
+        ("of it GPU time lost", costs.wasted),
+    ]
+
+
+def _retention(findings: Findings) -> str:
+    if not findings.kept:
+        return ""
+    rows = [[line.name, f"{line.num_checkpoints:,}", f"{line.tb:,.1f} TB"] for line in findings.kept]
+    total = sum(line.tb for line in findings.kept[1:])
+    rows.append(
+        ["kept, together", f"{sum(line.num_checkpoints for line in findings.kept[1:]):,}", f"{total:,.1f} TB"]
+    )
+    return table("Checkpoints kept", ["number", "size"], rows)
+
+
+def _assumed(findings: Findings) -> str:
+    job = findings.asked.job
+    said = [
+        _prior(findings),
+        "" if job.down_s else "a restart takes no time (--restart)",
+        _not_durable(job),
+        _free(findings.bill) if findings.bill else "",
+    ]
+    said = [one for one in said if one]
+    return paragraph("Assumed: " + "; ".join(said) + ".") if said else ""
+
+
+def _prior(findings: Findings) -> str:
+    if not findings.asked.mtbf_is_prior:
+        return ""
+    prior = f"{PRIOR_GPU_HOURS_PER_FAILURE:,.0f} GPU-hours per failure"
+    return f"{prior}, corrected by the failures seen" if findings.asked.failures_seen else f"{prior} (--mtbf)"
+
+
+def _not_durable(job: Job) -> str:
+    if job.count_write or job.synchronous:
+        return ""
+    size = f", {percent(job.write_s / job.mtbf_s, 2)} here" if job.write_s is not None else ""
+    return f"work is never lost because a write had not ended yet (--write{size})"
+
+
+def _free(costs: Bill) -> str:
+    options = {
+        "waiting (--wait)": costs.waiting,
+        "failed recoveries (--failed-recoveries, --manual-cost)": costs.failed_recoveries,
+        "storage (--price-per-tb-month)": costs.storage,
+    }
+    left_out = [option for option, amount in options.items() if not amount]
+    return f"nothing is paid for {', '.join(left_out)}" if left_out else ""
