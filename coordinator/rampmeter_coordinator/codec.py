@@ -22,7 +22,7 @@ from rampmeter.core.messages import (
     SlotRequest,
 )
 from rampmeter_coordinator.errors import Refused
-from rampmeter_coordinator.model.commands import Command, Disconnected, Refusal, Reply, Tick
+from rampmeter_coordinator.model.commands import Command, Disconnected, Priced, Refusal, Reply, Tick
 from rampmeter_coordinator.model.encoding import encode
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ MAX_LOGGED_BYTES = 1024
 
 _COMMANDS: Mapping[str, type] = {
     cls.__name__: cls
-    for cls in (Register, Heartbeat, SlotRequest, Ready, Renew, Release, Finish, Tick, Disconnected)
+    for cls in (Register, Heartbeat, SlotRequest, Ready, Renew, Release, Finish, Tick, Disconnected, Priced)
 }
 _BEGINNINGS = {cls: b'{"%s":' % name.encode() for name, cls in _COMMANDS.items()}
 _adapters: dict[Any, TypeAdapter[Any]] = {}

@@ -78,6 +78,18 @@ def whole(least: int, most: int) -> Callable[[Given], int]:
     return read
 
 
+def number(least: float, most: float) -> Callable[[Given], float]:
+    """A reader of numbers within bounds."""
+
+    def read(given: Given) -> float:
+        value = _number(given.value)
+        if value is None or not least <= value <= most:
+            raise given.refuse(f"a number from {least:g} to {most:g}")
+        return value
+
+    return read
+
+
 def share(given: Given) -> float:
     """A number above 0, at most 1."""
     value = _number(given.value)

@@ -3,6 +3,9 @@
 Everything of a pool happens here in one task, so that the ledger needs no lock. While a batch is being kept, the next
 one collects. A batch that the store did not confirm stays as it is and is sent again before anything new is decided:
 memory is never ahead of the store by more than one batch, and everybody is told 503 meanwhile.
+
+The one thing that is not decided here is the price of a pool: a question for it goes to a thread, one at a time, and
+its answer comes back as a command.
 """
 
 import asyncio
@@ -16,6 +19,8 @@ from rampmeter_coordinator.codec import encode_command, encode_replies
 from rampmeter_coordinator.errors import Fenced, LostCommits, Refused, StoreUnavailable
 from rampmeter_coordinator.model.commands import Command, Disconnected, Refusal, Reply, Tick
 from rampmeter_coordinator.model.encoding import encode
+from rampmeter_coordinator.model.ledger import Ledger
+from rampmeter_coordinator.model.pricing import Question
 from rampmeter_coordinator.model.validating import BrokenInvariant
 from rampmeter_coordinator.opening import OpenPool, Reopen
 from rampmeter_coordinator.store.protocol import Batch, LogRow, Store
@@ -74,6 +79,8 @@ class PoolRunner:
         self._store_ok = True
         self._draining = False
         self._deposed = False
+        self._pricing: asyncio.Task[None] | None = None
+        """A question for the price that is being answered."""
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._random = random.Random(opened.head.epoch)
@@ -120,15 +127,17 @@ class PoolRunner:
         self._draining = True
         self._wake.set()
         await asyncio.wait({self._task}, timeout=limit_s)
-        self._task.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
-        self._refuse_everybody()
+        self._stop()
 
     def depose(self) -> None:
         """Stop at once: another coordinator may lead. What is not known to be kept is never answered."""
         self._deposed = True
+        self._stop()
+
+    def _stop(self) -> None:
         self._task.cancel()
+        if self._pricing is not None:
+            self._pricing.cancel()
         if self._timer is not None:
             self._timer.cancel()
         self._refuse_everybody()
@@ -153,6 +162,7 @@ class PoolRunner:
                 self._refuse_everybody()
             if self._draining and not self._inbox:
                 return
+            self._ask_for_price()
             self._arm_timer()
 
     async def _turn(self) -> None:
@@ -165,6 +175,25 @@ class PoolRunner:
         batch, replies = self._decide(commands)
         if batch is not None:
             await self._keep(batch, replies)
+
+    def _ask_for_price(self) -> None:
+        if self._pricing is None:
+            question = self.opened.ledger.take_question(self._clock.now())
+            if question is not None:
+                answering = self._answer(question, self.opened.ledger)
+                self._pricing = asyncio.get_running_loop().create_task(answering)
+
+    async def _answer(self, question: Question, ledger: Ledger) -> None:
+        """Solve beside the loop: with very many jobs that takes long enough to be felt by those who wait."""
+        try:
+            priced = await asyncio.to_thread(question.answer)
+        except Exception:
+            log.exception("pool %s: the price could not be worked out", self.opened.config.name)
+        else:
+            if priced is not None and ledger is self.opened.ledger:
+                self._put(priced)
+        finally:
+            self._pricing = None
 
     def _take_inbox(self) -> list[tuple[Command, bytes]]:
         commands, self._inbox = self._inbox, []

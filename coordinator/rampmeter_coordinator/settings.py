@@ -51,6 +51,8 @@ _POOL: Mapping[str, tuple[str, Reader]] = {
     "max_streams": ("max_streams", reading.whole(1, 10**6)),
     "max_per_tenant": ("max_tenant_bytes_per_s", reading.rate),
     "enforced_share": ("enforced_share", reading.share_or_none),
+    "max_stall_share": ("max_stall_share", reading.share),
+    "base_price": ("base_price_gpu_s_per_byte", reading.number(0.0, 1.0)),
     "max_jobs": ("max_jobs", reading.whole(1, 10**6)),
     "check_every": ("check_every_s", reading.duration(1, 86400)),
 }

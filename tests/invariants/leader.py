@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rampmeter.core.messages import Fence, Request
 from rampmeter_coordinator.model.commands import Changes, Command, Tick
-from rampmeter_coordinator.model.ledger import Ledger
+from rampmeter_coordinator.model.ledger import Ledger, decide
 from rampmeter_coordinator.model.pool import PoolConfig
 from rampmeter_coordinator.model.records import Job
 from rampmeter_coordinator.model.shifting import ClockOffset, shift_records
@@ -145,7 +145,7 @@ class Leader:
         return self.ledger._state.jobs.get(request.job_uid) if self.alive else None
 
     def _apply(self, command: Command) -> set[str]:
-        replies = self.ledger.apply(command, self.now_s)
+        replies = decide(self.ledger, command, self.now_s)
         changes = self.ledger.take_changes()
         if self.dies_at_commit is False or not self._world.store.commit(self.epoch, changes):
             self._world.stopped(self)

@@ -19,7 +19,7 @@ from rampmeter.core.messages import (
     SlotRequest,
 )
 from rampmeter_coordinator.model.commands import Command, Disconnected, Refusal, Tick
-from rampmeter_coordinator.model.ledger import Ledger
+from rampmeter_coordinator.model.ledger import Ledger, decide
 from rampmeter_coordinator.model.pool import PoolConfig
 
 POOL = PoolConfig(name="pool", capacity_bytes_per_s=1000, utilisation=1.0)
@@ -41,7 +41,7 @@ class Desk:
 
     def apply(self, command: Command, now_s: float) -> None:
         """Hand in a command; what it changes is kept."""
-        for reply in self.ledger.apply(command, now_s):
+        for reply in decide(self.ledger, command, now_s):
             self.replies[reply.job_uid, reply.attempt, reply.seq] = reply.body
         changes = self.ledger.take_changes()
         for uid, record in changes.records.items():

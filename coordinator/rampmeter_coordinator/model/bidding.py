@@ -40,6 +40,13 @@ def bid_of(job: Job, waiter: Waiter, now_s: float) -> float:
     return load.bid(now_s - waiter.unsaved_since_s)
 
 
+def live_price(waiting: Iterable[Job], now_s: float) -> float:
+    """The largest waiting bid, in GPU-seconds per byte: what a byte of this storage is worth right now."""
+    waiters = ((job, job.waiter) for job in waiting)
+    bids = (bid_of(job, waiter, now_s) for job, waiter in waiters if waiter and waiter.kind is Kind.WRITE)
+    return max(bids, default=0.0)
+
+
 def is_starving(job: Job, waiter: Waiter, now_s: float) -> bool:
     """Counted in planned intervals, never in own periods: jobs that are cheap to lose are late by design."""
     if waiter.kind is Kind.READ:

@@ -26,7 +26,14 @@ class Disconnected:
     seq: int
 
 
-Command = Request | Tick | Disconnected
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Priced:
+    """The price at which what all ask fits has been worked out: plans follow it from now on."""
+
+    price_gpu_s_per_byte: float
+
+
+Command = Request | Tick | Disconnected | Priced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

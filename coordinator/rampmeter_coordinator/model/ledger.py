@@ -27,10 +27,12 @@ from rampmeter.core.messages import (
 )
 from rampmeter_coordinator.model import counting, validating
 from rampmeter_coordinator.model.answering import Answering
-from rampmeter_coordinator.model.commands import Changes, Command, Disconnected, Refusal, Reply
+from rampmeter_coordinator.model.attempts import UNHEARD_AFTER_S
+from rampmeter_coordinator.model.commands import Changes, Command, Disconnected, Priced, Refusal, Reply
 from rampmeter_coordinator.model.holding import Holding
 from rampmeter_coordinator.model.leasing import Leasing
 from rampmeter_coordinator.model.pool import PoolConfig
+from rampmeter_coordinator.model.pricing import Question
 from rampmeter_coordinator.model.rates import Rates
 from rampmeter_coordinator.model.records import Job
 from rampmeter_coordinator.model.registry import Registry, stale
@@ -102,8 +104,17 @@ class Ledger:
                 self._state.refuse(command, refusal)
         elif isinstance(command, Disconnected):
             self._disconnected(command)
+        elif isinstance(command, Priced):
+            self._state.set_price(command.price_gpu_s_per_byte)
         self._leasing.rebalance(now_s)
         return self._state.take_replies()
+
+    def take_question(self, now_s: float) -> Question | None:
+        """For which price plans should be made, if it is time to ask: the answer is a command like any other.
+
+        Nothing that is decided depends on when this is called, but for the answer.
+        """
+        return self._registry.take_question(now_s)
 
     def take_changes(self) -> Changes:
         """What a store must keep before the replies since the last call may go out."""
@@ -140,6 +151,8 @@ class Ledger:
             return self._known_seq(job, request, now_s)
         if is_new:
             job = self._registry.register(request, now_s)  # type: ignore[arg-type]  # likewise
+        elif job is not None and now_s > job.answered_s + UNHEARD_AFTER_S:
+            self._registry.came_back(job, now_s)
         assert job is not None
         if job.held is not None:
             self._state.refuse_held(job, _SUPERSEDED)
@@ -211,7 +224,7 @@ class Ledger:
     def _finish(self, job: Job, request: Finish, now_s: float) -> None:
         if job.lease is not None:
             self._holding.end(job, LeaseState.RELEASED, GoneReason.RELEASED, now_s)
-        self._registry.finished(job)
+        self._registry.finished(job, request.reason, now_s)
         self._note(job, request.seq, now_s, with_plan=False)
 
     def _note(self, job: Job, seq: int, now_s: float, *, with_plan: bool = True) -> None:
@@ -228,7 +241,7 @@ class Ledger:
         return self._state.totals
 
     def pool_view(self, now_s: float) -> PoolView:
-        return self._viewing.pool(self._registry.price, self._leasing.live_price(now_s), now_s)
+        return self._viewing.pool(self._state.price, self._leasing.live_price(now_s), now_s)
 
     def job_views(self, now_s: float) -> list[JobView]:
         return self._viewing.jobs(now_s)
@@ -242,6 +255,14 @@ class Ledger:
 
     def timeline(self) -> tuple[TimelineRow, ...]:
         return self._state.timeline()
+
+
+def decide(ledger: Ledger, command: Command, now_s: float) -> tuple[Reply, ...]:
+    """`apply` for whoever has no other thread: a question for the price is answered at once."""
+    replies = ledger.apply(command, now_s)
+    question = ledger.take_question(now_s)
+    priced = None if question is None else question.answer()
+    return replies if priced is None else replies + ledger.apply(priced, now_s)
 
 
 @lru_cache(maxsize=NUM_PLAIN_ANSWERS)

@@ -1,80 +1,134 @@
-"""What all jobs of a pool ask of it, and the price at which that fits.
+"""What all jobs of a pool ask of it, and when to ask again for the price at which that fits.
 
-Solved again only when somebody's figures have moved noticeably and the last solution has some age: a plan is a forecast
-and may be a little old. Between two solutions a decision costs nothing here.
+A question is a copy of a few columns; whoever drives the ledger has it answered, in production beside the event loop,
+and the answer comes back as a command. So a decision costs nothing here, and a replay needs no solver. Between two
+answers plans follow an older price: a plan is a forecast and may be a little old. What is kept here decides when is
+asked and nothing else.
 """
 
-from collections.abc import Mapping
+import math
 
 from rampmeter.core.interval import Load
-from rampmeter_coordinator.model import planning, pricing
+from rampmeter.core.messages import Kind
+from rampmeter_coordinator.model import planning
+from rampmeter_coordinator.model.columns import Columns
+from rampmeter_coordinator.model.pricing import Question
 from rampmeter_coordinator.model.records import Job
+from rampmeter_coordinator.model.state import PoolState
 
-SOLVE_AFTER_S = 2.0
-SOLVE_AFTER_S_PER_JOB = 1e-3
-"""The price is solved again at most every 2 s, in large pools less often: a solution costs about 2 us per job."""
+NOTICEABLE = 0.02
+"""Of the budget: where demand or budget have moved by more since the last question, the next one comes soon."""
 
-SOLVE_ANYHOW_S = 300.0
-"""... and at least this often, since lost jobs leave without a word."""
+ASK_SOON_S = 1.0
+ASK_SOON_S_PER_JOB = 1e-4
+"""Soon is at most every second, in large pools less often: an answer costs about 1 us of CPU per job."""
 
-NOTICEABLE = 0.05
-SAME_PRICE = 0.01
+ASK_ANYHOW_S = 5.0
+"""Anything that has moved at all is in the price after this."""
+
+LOOK_FOR_LOST_S = 60.0
+"""Jobs that are lost leave without a word, and come back so."""
 
 
 class Market:
-    """The price at which the jobs that count fit. What they ask is in their records, and nowhere else."""
+    """The jobs of one pool as the price sees them."""
 
-    def __init__(self, jobs: Mapping[str, Job]) -> None:
-        self.price = 0.0
-        self._jobs = jobs
-        self._budget_bytes_per_s = 0
-        self._solved_s = float("-inf")
-        self.look_again_s = 0.0
-        """Before this there is nothing to solve."""
-        self._moved = True
+    def __init__(self, state: PoolState) -> None:
+        self._state = state
+        self._columns = Columns()
+        self._asked_s = self._looked_s = -math.inf
+        self._asked_budget_bytes_per_s = 0
+        self._moved_bytes_per_s = 0.0
+        for job in state.jobs.values():
+            self._enter(job)
+            self._put(job)
+            job.load = None
+            if job.finished:
+                self.left(job)
 
-    def figures_changed(self, job: Job, before: Load | None) -> None:
-        """The job has registered or something was learned of it: its plan is due, and perhaps a new price.
+    # -- what moves --------------------------------------------------------------------------------------------
 
-        before: what it asked for until now; None for a job that is new, or comes back.
+    def registered(self, job: Job) -> None:
+        """The job has said its figures. What nothing bears out yet counts for no more than is usual.
+
+        A job that has saved before stays believed in what it asked for until now.
         """
+        job.load = None
+        if job.row < 0:
+            self._enter(job)
+        elif not self._columns.has(job.row, self._load(job)):
+            believed = min(self._columns.believed(job.row), self._demand(job))
+            self._columns.believe(job.row, believed)
+        self.figures_changed(job)
+
+    def committed(self, job: Job) -> None:
+        """A save bears out what the job says of itself."""
+        if self._columns.believed(job.row) < math.inf:
+            self._moved_bytes_per_s += self._demand(job)
+            self._columns.believe(job.row, math.inf)
+        self.figures_changed(job)
+
+    def figures_changed(self, job: Job) -> None:
+        """Something was learned of the job: its plan is due, and perhaps a new price."""
         job.load = job.planned_price = None
-        if before is None or _noticeable(before, planning.load_of(job)):
-            self._move()
+        self._put(job)
 
-    def left(self) -> None:
-        """A job has finished."""
-        self._move()
+    def left(self, job: Job) -> None:
+        """The job has finished: it asks for nothing."""
+        if self._columns.asks(job.row):
+            self._moved_bytes_per_s += self._demand(job)
+            self._columns.silence(job.row)
 
-    def _move(self) -> None:
-        self._moved = True
-        self.look_again_s = min(self.look_again_s, self._solved_s + SOLVE_AFTER_S)
+    def forgotten(self, job: Job) -> None:
+        """There is no such job any more."""
+        self.left(job)
+        self._columns.free(job.row)
 
-    def solve(self, budget_bytes_per_s: int, now_s: float) -> None:
-        """Bring the price up to date where that is due. The budget follows what storage was seen to sustain."""
-        age_s = now_s - self._solved_s
-        self.look_again_s = now_s + SOLVE_AFTER_S
-        moved_by = abs(budget_bytes_per_s - self._budget_bytes_per_s)
-        self._moved |= moved_by > NOTICEABLE * self._budget_bytes_per_s
-        if not (self._moved or age_s > SOLVE_ANYHOW_S):
-            return
-        if age_s < SOLVE_AFTER_S_PER_JOB * len(self._jobs):
-            return
-        asking = (job for job in self._jobs.values() if not (job.finished or planning.is_lost(job, now_s)))
-        price = pricing.solve([planning.load_of(job) for job in asking], budget_bytes_per_s)
-        if abs(price - self.price) > SAME_PRICE * self.price:  # else no interval moves out of its dead band
-            self.price = price
-        self._solved_s, self._budget_bytes_per_s, self._moved = now_s, budget_bytes_per_s, False
+    def _enter(self, job: Job) -> None:
+        job.row = self._columns.new_row()
+        self._columns.believe(job.row, math.inf if job.num_committed else 0.0)
+        self._columns.silence(job.row)
 
+    def _put(self, job: Job) -> None:
+        before = self._demand(job) if self._columns.asks(job.row) else 0.0
+        self._columns.put(job.row, self._load(job))
+        self._moved_bytes_per_s += abs(self._demand(job) - before)
 
-def _noticeable(old: Load, new: Load) -> bool:
-    return any(
-        abs(after - before) > NOTICEABLE * before
-        for before, after in (
-            (old.num_bytes, new.num_bytes),
-            (old.num_gpus, new.num_gpus),
-            (old.cost_s, new.cost_s),
-            (old.mtbf_s, new.mtbf_s),
-            (old.floor_s, new.floor_s),
+    def _load(self, job: Job) -> Load:
+        return planning.load_in(self._state.config, job)
+
+    def _demand(self, job: Job) -> float:
+        return self._columns.demand(job.row, self._state.price)
+
+    # -- when to ask -------------------------------------------------------------------------------------------
+
+    def take_question(self, now_s: float) -> Question | None:
+        """What is to be answered with a `Priced` command, if it is time to ask; one question at a time, please."""
+        state = self._state
+        soon_s = max(ASK_SOON_S, ASK_SOON_S_PER_JOB * len(state.jobs))
+        if now_s < self._asked_s + soon_s:
+            return None
+        if now_s >= self._looked_s + LOOK_FOR_LOST_S:
+            self._look_for_lost(now_s)
+        budget = state.budget(Kind.WRITE)
+        moved = max(self._moved_bytes_per_s, abs(budget - self._asked_budget_bytes_per_s))
+        if moved == 0.0 or (moved <= NOTICEABLE * budget and now_s < self._asked_s + ASK_ANYHOW_S):
+            return None
+        self._asked_s, self._asked_budget_bytes_per_s, self._moved_bytes_per_s = now_s, budget, 0.0
+        return Question(
+            asked=self._columns.asked(),
+            budget_bytes_per_s=budget,
+            base_price=state.config.base_price_gpu_s_per_byte,
+            price=state.price,
         )
-    )
+
+    def _look_for_lost(self, now_s: float) -> None:
+        """Changes nothing of a job: no reply may depend on when a question is asked."""
+        self._looked_s = now_s
+        for job in self._state.jobs.values():
+            if job.finished:
+                continue
+            if planning.is_lost(job, now_s):
+                self.left(job)
+            elif job.num_bytes and not self._columns.asks(job.row):
+                self._put(job)

@@ -4,13 +4,15 @@ A plan is a forecast, never a permission: the lease decides who writes. The sum 
 tenth of the budget free, so a newcomer may get less than its share at first and the rest with a later heartbeat.
 """
 
+from dataclasses import replace as raised
+
 from msgspec.structs import replace
 
 from rampmeter.core import interval as formulas
 from rampmeter.core.fields import MAX_SECONDS
 from rampmeter.core.interval import Load
 from rampmeter.core.messages import Plan, PlanReason
-from rampmeter_coordinator.model import counting
+from rampmeter_coordinator.model import counting, estimates, failures
 from rampmeter_coordinator.model.pool import HEARTBEAT_S, PoolConfig
 from rampmeter_coordinator.model.records import Job, Planned
 
@@ -29,21 +31,31 @@ LOST_AFTER_S = 600.0
 def load_of(job: Job) -> Load:
     """The job as pricing and bids see it: measured figures, cold-start ones until there are. Kept until they change.
 
-    C is the stall and eps times the time at work of a write. Unknown bytes ask for nothing until the first save tells.
+    C is the stall and eps times the time at work of a write, eps measured; the write time of a synchronous job. Unknown
+    bytes ask for nothing until the first save tells.
     """
     if job.load is None:
         stall_s = DEFAULT_STALL_S if job.stall_s is None else job.stall_s
         write_s = job.write_s if job.synchronous or job.at_work_s is None else job.at_work_s
+        num_gpus, mtbf_s = estimates.borne_out(job, failures.mtbf_s(job))
         job.load = Load(
             num_bytes=job.num_bytes or 0,
-            num_gpus=job.num_gpus,
-            cost_s=formulas.cost(stall_s, write_s or 0.0, formulas.DEFAULT_EPS, synchronous=job.synchronous),
-            mtbf_s=job.mtbf_s or formulas.mtbf(job.num_gpus),
+            num_gpus=num_gpus,
+            cost_s=formulas.cost(stall_s, write_s or 0.0, estimates.eps_of(job), synchronous=job.synchronous),
+            mtbf_s=mtbf_s,
             write_s=job.write_s or 0.0,
             minimum_s=job.interval_min_s or 0.0,
             wish_s=job.interval_max_s,
         )
     return job.load
+
+
+def load_in(config: PoolConfig, job: Job) -> Load:
+    """The load under the pool's overhead budget p: T >= C / p is part of the minimum, which a bid does not look at."""
+    load = load_of(job)
+    if config.max_stall_share is None:
+        return load
+    return raised(load, minimum_s=max(load.minimum_s, load.cost_s / config.max_stall_share))
 
 
 def is_lost(job: Job, now_s: float) -> bool:
@@ -66,8 +78,8 @@ def blank_plan(config: PoolConfig) -> Planned:
     )
 
 
-def told(plan: Planned) -> Plan:
-    """The plan as the job is told it."""
+def told(plan: Planned, *, bid: float = 0.0, live_price: float = 0.0) -> Plan:
+    """The plan as the job is told it, beside its bid and the largest waiting one of this moment."""
     return Plan(
         number=plan.number,
         interval_s=plan.interval_s,
@@ -79,6 +91,8 @@ def told(plan: Planned) -> Plan:
         heartbeat_s=HEARTBEAT_S,
         reason=plan.reason,
         price_gpu_s_per_byte=plan.price_gpu_s_per_byte,
+        bid_gpu_s_per_byte=min(bid, formulas.HIGHEST_PRICE),
+        live_price_gpu_s_per_byte=min(live_price, formulas.HIGHEST_PRICE),
     )
 
 
@@ -87,7 +101,7 @@ def replanned(job: Job, price: float, safe_room_bytes_per_s: int, config: PoolCo
 
     `safe_room_bytes_per_s` bounds its safe rate, so that the sum of all that are issued leaves room to start.
     """
-    load = load_of(job)
+    load = load_in(config, job)
     interval_s, reason = min(load.interval_s(price), MAX_SECONDS), formulas.reason_for(load, price)
     old = job.plan
     if old.number and old.interval_s / DEAD_BAND <= interval_s <= old.interval_s * DEAD_BAND:

@@ -32,6 +32,8 @@ class PoolConfig:
     max_tenant_bytes_per_s      the most that the jobs of one tenant may be granted in sum
     enforced_share              share of jobs that have to wait for a slot; 0 = shadow mode: everybody is granted at
                                 once and the service only shows what it would have done
+    max_stall_share             overhead budget: no interval may be so short that checkpoints cost training more
+    base_price_gpu_s_per_byte   what a byte costs also where storage is idle: plans never follow a lower price
     check_every_s               how often the ledger checks all its invariants; None = never
     """
 
@@ -47,6 +49,8 @@ class PoolConfig:
     max_streams: int | None = None
     max_tenant_bytes_per_s: int | None = None
     enforced_share: float = 1.0
+    max_stall_share: float | None = None
+    base_price_gpu_s_per_byte: float = 0.0
     max_jobs: int = 100_000
     check_every_s: float | None = None
 

@@ -69,14 +69,8 @@ class Queueing:
         self._seen: dict[Kind, _Look] = {}
 
     def live_price(self, now_s: float) -> float:
-        """The largest waiting bid, in GPU-seconds per byte: what a byte of this storage is worth right now."""
-        waiting = ((job, job.waiter) for job in self._state.waiting.values())
-        bids = (
-            bidding.bid_of(job, waiter, now_s)
-            for job, waiter in waiting
-            if waiter and waiter.kind is Kind.WRITE
-        )
-        return max(bids, default=0.0)
+        """As `bidding.live_price`."""
+        return bidding.live_price(self._state.waiting.values(), now_s)
 
     # -- newcomers ---------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from rampmeter.core import interval as formulas
 from rampmeter.core.interval import Load
 from rampmeter_coordinator.model import pricing
+from rampmeter_coordinator.model.pricing import Asked
 from rampmeter_coordinator.sim.job import JobSpec
 
 GB = 1e9
@@ -78,7 +79,7 @@ class Bound:
 def priced_bound(specs: Sequence[JobSpec], budget_bytes_per_s: float) -> Bound:
     """theory.md 3.1: T = max(h W, period(C + price b / n)), waste C/T + (T/2 + W)/M, W the time alone."""
     loads = [_load(spec, budget_bytes_per_s) for spec in specs]
-    price = pricing.solve(loads, budget_bytes_per_s)
+    price = pricing.solve(Asked.of(loads), budget_bytes_per_s)
     return Bound(
         price_gpu_s_per_byte=price,
         waste=tuple(

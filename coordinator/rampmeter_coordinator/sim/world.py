@@ -13,7 +13,7 @@ from typing import Protocol
 
 from rampmeter.core.messages import AnyAnswer, Kind, Request
 from rampmeter_coordinator.model.commands import Command, Disconnected, Refusal, Tick
-from rampmeter_coordinator.model.ledger import Ledger
+from rampmeter_coordinator.model.ledger import Ledger, decide
 from rampmeter_coordinator.model.pool import PoolConfig
 from rampmeter_coordinator.sim.storage import Storage
 
@@ -146,7 +146,7 @@ class World:
 
     def apply(self, command: Command) -> None:
         """The ledger decides; its replies go out, and it is woken when it wants to be."""
-        for reply in self.ledger.apply(command, self.now_s):
+        for reply in decide(self.ledger, command, self.now_s):
             speaker = self._open.pop((reply.job_uid, reply.attempt, reply.seq), None)
             if speaker is not None:
                 self.at(

@@ -2,13 +2,14 @@
 
 import math
 import random
+from collections.abc import Sequence
 
 import pytest
 
 from rampmeter.core import interval
 from rampmeter.core.interval import Load
 from rampmeter_coordinator.model import pricing
-from rampmeter_coordinator.model.pricing import solve
+from rampmeter_coordinator.model.pricing import Asked
 
 GPUS, MTBF_S, STALL_S, BYTES = 256, 32_400.0, 1.5, 1_400_000_000_000
 
@@ -16,6 +17,11 @@ GPUS, MTBF_S, STALL_S, BYTES = 256, 32_400.0, 1.5, 1_400_000_000_000
 def load(**changes: object) -> Load:
     figures = {"num_bytes": BYTES, "num_gpus": GPUS, "cost_s": STALL_S, "mtbf_s": MTBF_S}
     return Load(**(figures | changes))
+
+
+def solve(loads: Sequence[Load], budget: float, **options: float) -> float:
+    """The price for jobs that are all believed."""
+    return pricing.solve(Asked.of(loads), budget, **options)
 
 
 def fleet(bytes_per_s: float) -> tuple[float, float]:
@@ -97,7 +103,7 @@ def test_the_price_is_the_smallest_that_fits() -> None:
         )
         for _ in range(50)
     ]
-    columns = pricing._Columns(jobs)
+    columns = Asked.of(jobs)
     budget = 0.3 * columns.demand(0.0)
     price = solve(jobs, budget)
     assert columns.demand(price) <= budget
