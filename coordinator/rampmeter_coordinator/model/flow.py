@@ -191,24 +191,22 @@ class Flows:
         """
         own = self._flows[uid].sample
         assert own is not None
-        share = own.report.achieved_bytes_per_s / own.report.bytes_per_s
         self._finder, self._found_slow_s = uid, now_s
         self._witnesses = {
-            name: self._witness(flow, own, share, now_s)
+            name: self._witness(flow, own)
             for name, flow in self._fresh(now_s).items()
             if not flow.stood_still
         }
         self._witnesses[uid] = (own.report.bytes_per_s, own.report.achieved_bytes_per_s)
 
-    def _witness(self, flow: Flow, own: Sample, share: float, now_s: float) -> tuple[int, float]:
+    @staticmethod
+    def _witness(flow: Flow, own: Sample) -> tuple[int, float]:
         """A writer's grant while `own` was written, and what it got: as it says itself, if it speaks of that time."""
         sample, granted = flow.sample, flow.granted_at(own.middle_s)
-        rate = share * granted
+        rate = granted * own.report.achieved_bytes_per_s / own.report.bytes_per_s
         if sample is not None and (sample.middle_s >= own.begun_s or not sample.report.tells_of_storage):
             rate = min(granted, sample.rate_bytes_per_s)
-        if flow.departed:
-            rate *= max(0.0, 1.0 - (now_s - flow.at_s) / DEPARTED_S)
-        return granted, rate
+        return granted, rate * own.share_before(flow.at_s) if flow.departed else rate
 
     def refine(self, uid: str, now_s: float) -> bool:
         """The newest report, this writer's, speaks mostly of those grants: it takes the place of the older one."""

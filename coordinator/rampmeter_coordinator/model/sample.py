@@ -41,6 +41,11 @@ class Sample:
         """Its part of what storage did in that time; what comes before its first and behind its last byte counts 0."""
         return self.report.num_bytes / max(self.report.total_s, self.ended_s - self.begun_s)
 
+    def share_before(self, at_s: float) -> float:
+        """How much of its time lies before that: all of it, a part, or nothing."""
+        took_s = max(self.report.total_s, self.ended_s - self.begun_s)
+        return min(1.0, max(0.0, at_s - self.begun_s) / took_s)
+
     @property
     def is_limited(self) -> bool:
         """It was granted its own maximum, not a share of what there was."""

@@ -82,3 +82,16 @@ def test_who_says_itself_what_it_got_is_believed(pool: Pool) -> None:
     pool.capacity.reported("b", report(200_000, 150_000), pool.now_s)
     pool.capacity.reported("a", report(700_000, 280_000), pool.now_s + 0.1)
     assert pool.capacity.cap_bytes_per_s == pytest.approx(1.02 * (280_000 + 150_000), rel=0.01)
+
+
+@pytest.mark.parametrize(("left_s", "cap_share"), [(0.0, 0.4), (2.0, 0.48), (5.0, 0.6)])
+def test_who_left_counts_for_the_time_that_it_wrote_beside_the_witness(
+    pool: Pool, left_s: float, cap_share: float
+) -> None:
+    """Saves one after another: the one before is no part of what storage did while the next was written."""
+    pool.known(a=500_000, b=500_000)
+    pool.capacity.granted("a", 500_000, pool.now_s)
+    pool.capacity.reported("a", report(500_000, 200_000, time_s=max(2.0, left_s)), pool.now_s + left_s)
+    pool.capacity.left("a")
+    pool.capacity.reported("b", report(1_000_000, 400_000), pool.now_s + RENEWAL_S)
+    assert pool.capacity.cap_bytes_per_s == pytest.approx(1.02 * cap_share * CEILING, rel=0.01)
