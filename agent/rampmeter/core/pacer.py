@@ -271,8 +271,16 @@ class Pacer:
             return
         if self._num_saves == 0:
             self._due_s = self._first_due(plan.interval_s)
-        elif before is not None and before.interval_s != plan.interval_s:
-            self._due_s = phase.rescaled(self._due_s, now_s, before.interval_s, plan.interval_s)
+        elif before is not None:
+            old_s, new_s = self._due_follows(before), self._due_follows(plan)
+            self._due_s = phase.rescaled(self._due_s, now_s, old_s, new_s)
+
+    def _due_follows(self, plan: Plan) -> float:
+        """What the due time was made from: the second save's from the interval, later ones from the own period.
+
+        A price lengthens the interval only: it must not make anybody ask before its own period is over.
+        """
+        return plan.interval_s if self._num_saves == 1 else plan.request_after_s
 
     def said(self, action: Action, now_s: float) -> None:
         """`action` was answered (whatever the answer)."""
