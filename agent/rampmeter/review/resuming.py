@@ -140,7 +140,7 @@ def state(plan: CheckpointPlan, figures: Figures) -> Flaw | None:
     else:
         severity = Severity.LOW if set(missing) == {Part.RNG} else Severity.HIGH
     named = listed([_WORDS[part] for part in missing])
-    sizes = f": {_sizes(figures)}" if _understated(figures) else ""
+    sizes = f": {_needed(figures)}" if _understated(figures) else ""
     reasons = [why for why, parts in _WITHOUT.items() if parts & set(missing)]
     return Flaw(
         severity=severity,
@@ -184,6 +184,12 @@ def _understated(figures: Figures) -> bool:
 
 def _sizes(figures: Figures) -> str:
     return f"{format_bytes(figures.checkpoint_bytes)}, not {format_bytes(figures.planned_bytes or 0)}"
+
+
+def _needed(figures: Figures) -> str:
+    return (
+        f"{format_bytes(figures.checkpoint_bytes)} are needed, not {format_bytes(figures.planned_bytes or 0)}"
+    )
 
 
 def _size_reason(plan: CheckpointPlan, figures: Figures) -> str:

@@ -1,0 +1,1 @@
+"""`rampmeter probe`: what a directory takes, measured by writing to it within bounds and removing what was written."""

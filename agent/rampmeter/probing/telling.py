@@ -1,0 +1,127 @@
+"""A probe as people and programs read it: a table, the capacity that may be set, and why it may be wrong."""
+
+import json
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TextIO
+
+from rampmeter.core.units import format_bytes, format_duration, format_rate
+from rampmeter.probing.figures import Round, best, careful_capacity, doubts
+from rampmeter.probing.measuring import Limits
+
+_COLUMNS = 80
+_BAR = 24
+_SHARE = (
+    "This is what one host gets, now, beside whoever else writes. It is no figure of the cluster: probe "
+    "from several hosts at once to see what they get together."
+)
+_CACHES = "Reading back may be served by a cache of the storage."
+
+
+def intention(directory: Path, limits: Limits, writers: Sequence[int]) -> str:
+    """What is about to happen."""
+    numbers = " then ".join(f"{number}" for number in writers)
+    return (
+        f"writes at most {format_bytes(limits.max_bytes)} to {directory} with {numbers} "
+        f"writer{'s' if list(writers) != [1] else ''}, for about {format_duration(limits.duration_s)}, "
+        "reads it back and removes it"
+    )
+
+
+def as_text(directory: Path, rounds: Sequence[Round]) -> str:
+    """The table and what follows from it."""
+    lines = [f"Probe of {directory}", "", _line(_TITLES), *(_row(measured) for measured in rounds), ""]
+    chosen = best(rounds)
+    several = f"{chosen.num_writers} writers" if chosen.num_writers > 1 else "one writer"
+    setting = careful_capacity(chosen.sustained_bytes_per_s)
+    advice = (
+        f'capacity = "{setting}" would be a careful value: the sustained rate of {several}, not the peak.'
+    )
+    for sentence in (advice, *doubts(rounds), _SHARE, _CACHES):
+        lines += textwrap.wrap(sentence, _COLUMNS)
+    return "\n".join(lines) + "\n"
+
+
+_COLUMN_WIDTHS = (7, 11, 11, 11, 10, 11, 11)
+_TITLES = ("writers", "written at", "2nd half", "durable at", "last sync", "small file", "read back")
+
+
+def _line(cells: Sequence[str]) -> str:
+    return " ".join(f"{cell:>{width}}" for cell, width in zip(cells, _COLUMN_WIDTHS, strict=True))
+
+
+def _row(measured: Round) -> str:
+    late = measured.late_bytes_per_s
+    return _line(
+        (
+            f"{measured.num_writers}",
+            format_rate(measured.written_bytes_per_s),
+            "-" if late is None else format_rate(late),
+            format_rate(measured.durable_bytes_per_s),
+            _short(measured.sync_s),
+            _short(measured.small_file_s) if measured.num_small_files else "-",
+            format_rate(measured.read_bytes_per_s),
+        )
+    )
+
+
+def _short(duration_s: float) -> str:
+    return "below 1 ms" if duration_s < 0.001 else format_duration(duration_s)
+
+
+def as_json(directory: Path, rounds: Sequence[Round]) -> str:
+    """One object; rates in bytes per second, durations in seconds."""
+    chosen = best(rounds)
+    told = [
+        asdict(measured)
+        | {
+            "written_bytes_per_s": measured.written_bytes_per_s,
+            "durable_bytes_per_s": measured.durable_bytes_per_s,
+            "sustained_bytes_per_s": measured.sustained_bytes_per_s,
+            "read_bytes_per_s": measured.read_bytes_per_s,
+        }
+        for measured in rounds
+    ]
+    text = json.dumps(
+        {
+            "directory": str(directory),
+            "capacity": careful_capacity(chosen.sustained_bytes_per_s),
+            "sustained_bytes_per_s": chosen.sustained_bytes_per_s,
+            "num_writers": chosen.num_writers,
+            "doubts": list(doubts(rounds)),
+            "rounds": told,
+        }
+    )
+    return f"{text}\n"
+
+
+class Bar:
+    """A line on a terminal that shows how far a probe is. `end` takes it away."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._shown = ""
+
+    def show(self, what: str, share: float) -> None:
+        done = round(_BAR * min(1.0, share))
+        line = f"  [{'#' * done}{'.' * (_BAR - done)}] {what}"
+        if line != self._shown:
+            self._write(line)
+
+    def end(self) -> None:
+        if self._shown:
+            self._write("")
+            self._stream.write("\r")
+            self._stream.flush()
+
+    def _write(self, line: str) -> None:
+        self._stream.write(f"\r{line:<{len(self._shown)}}")
+        self._stream.flush()
+        self._shown = line
+
+
+def watcher(bar: Bar | None) -> Callable[[str, float], None]:
+    """Shows progress where there is a terminal."""
+    return bar.show if bar is not None else lambda _what, _share: None
