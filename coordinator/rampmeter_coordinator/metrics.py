@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from rampmeter_coordinator.engine import Engine
+from rampmeter_coordinator.model.goodput import Cause
 from rampmeter_coordinator.model.views import JobView, PoolView, Totals
 from rampmeter_coordinator.replica import Replica
 
@@ -35,6 +36,30 @@ _POOL_GAUGES: Sequence[tuple[str, str, Callable[[PoolView], float]]] = (
     ("shadow_bytes_per_second", "Rates of jobs that are not held to slots.", lambda v: v.shadow_bytes_per_s),
     ("grace_left_seconds", "Time in which only holders are served.", lambda v: v.grace_left_s),
 )
+_GOODPUT_GAUGES: Sequence[tuple[str, str, Callable[[PoolView], float | None]]] = (
+    (
+        "goodput_ratio",
+        "Share of observed GPU time that was useful, measured, since the pool's memory begins.",
+        lambda v: v.goodput.useful if v.goodput else None,
+    ),
+    (
+        "uncoordinated_waste_ratio",
+        "What the running jobs would lose if each wrote at its own period whenever it wants, by the model.",
+        lambda v: v.uncoordinated.total if v.uncoordinated else None,
+    ),
+    (
+        "aligned_waste_ratio",
+        "What they would lose if all started their writes together, by the model.",
+        lambda v: v.aligned.total if v.aligned else None,
+    ),
+    ("gpu_hours_per_failure", "Believed, from what was seen and a prior.", lambda v: v.gpu_hours_per_failure),
+    ("mtbf_seconds", "M of the running jobs, weighted by GPUs.", lambda v: v.mtbf_s),
+    ("restart_seconds", "R of the running jobs, weighted by GPUs.", lambda v: v.restart_s),
+)
+"""Those that a pool may not have yet."""
+
+_CAUSES = tuple(cause.value for cause in Cause)
+_MODELLED = ("write", "rework", "restart")
 _OUTCOMES: Sequence[tuple[str, Callable[[Totals], int]]] = (
     ("committed", lambda t: t.committed),
     ("failed", lambda t: t.failed),
@@ -48,7 +73,14 @@ _TOTALS: Sequence[tuple[str, str, Callable[[Totals], int]]] = (
     ("slots_waited", "Slot requests answered with a wait.", lambda t: t.waited),
     ("shadow_slots_would_wait", "Slots of shadow mode that would have waited.", lambda t: t.would_wait),
     ("urgent_saves_refused", "Urgent saves that could not be in time.", lambda t: t.will_not_fit),
+    (
+        "interruptions",
+        "Attempts replaced that had not finished, nor been cancelled.",
+        lambda t: t.interruptions,
+    ),
+    ("failures", "Of these, those that had worked and did not end cleanly.", lambda t: t.failures),
     ("urgent_false_alarms", "Urgent saves after which the job went on.", lambda t: t.false_alarms),
+    ("absurd_reports", "Reports of saves that cannot have been so.", lambda t: t.absurd),
 )
 
 
@@ -89,9 +121,38 @@ class _PoolFigures:
         views = {pool: self._engine.pool_view(pool) for pool in pools}
         for name, text, read in _POOL_GAUGES:
             yield _gauge(name, text, {pool: read(view) for pool, view in views.items()})
+        yield from self._from_accounts(views)
         yield from self._from_jobs(pools)
         yield from self._from_totals(pools)
         yield from self._from_counters(pools)
+
+    @staticmethod
+    def _from_accounts(views: dict[str, PoolView]) -> Iterator[Metric]:
+        """Where GPU time went. Both counters are in GPU-seconds: their rates give the shares of any window."""
+        for name, text, read in _GOODPUT_GAUGES:
+            found = {pool: read(view) for pool, view in views.items()}
+            yield _gauge(name, text, {pool: value for pool, value in found.items() if value is not None})
+        observed = {pool: view.account_gpu_s.observed for pool, view in views.items()}
+        yield _counter(
+            "observed_gpu_seconds", "GPU time of jobs in contact, and of their restarts.", observed
+        )
+        lost = CounterMetricFamily("rampmeter_lost_gpu_seconds", "Of it lost.", labels=("pool", "cause"))
+        measured = GaugeMetricFamily(
+            "rampmeter_waste_ratio", "Share of observed GPU time that was lost.", labels=("pool", "cause")
+        )
+        modelled = GaugeMetricFamily(
+            "rampmeter_modelled_waste_ratio",
+            "What the plans of the running jobs cost, by the model.",
+            labels=("pool", "cause"),
+        )
+        for pool, view in views.items():
+            for cause in _CAUSES if view.goodput else ():
+                share = getattr(view.goodput, cause)
+                measured.add_metric((pool, cause), share)
+                lost.add_metric((pool, cause), getattr(view.account_gpu_s, cause))
+            for cause in _MODELLED if view.modelled else ():
+                modelled.add_metric((pool, cause), getattr(view.modelled, cause))
+        yield from (lost, measured, modelled)
 
     def _from_jobs(self, pools: Iterable[str]) -> Iterator[Metric]:
         jobs = {pool: [j for j in self._engine.job_views(pool) if not j.finished] for pool in pools}
@@ -184,7 +245,7 @@ def _gauge(name: str, text: str, values: dict[str, float] | dict[str, int]) -> M
     return family
 
 
-def _counter(name: str, text: str, values: dict[str, int]) -> Metric:
+def _counter(name: str, text: str, values: dict[str, int] | dict[str, float]) -> Metric:
     family = CounterMetricFamily(f"rampmeter_{name}", text, labels=("pool",))
     for pool, value in values.items():
         family.add_metric((pool,), value)

@@ -19,7 +19,7 @@ from rampmeter.core.units import format_rate
 from rampmeter_coordinator.model.commands import Changes
 from rampmeter_coordinator.model.ledger import Ledger
 from rampmeter_coordinator.model.pool import PoolConfig
-from rampmeter_coordinator.model.shifting import ClockOffset, shift_records
+from rampmeter_coordinator.model.shifting import ClockOffset, shift_meta, shift_records
 from rampmeter_coordinator.store.protocol import Batch, Head, LogRow, Position, Store, StoredPool
 
 log = logging.getLogger(__name__)
@@ -125,7 +125,8 @@ async def open_pool(
     if moved:
         assert stored is not None
         assert offset is not None
-        stored = replace(stored, records=shift_records(stored.records, offset))
+        meta = shift_meta(stored.meta, offset)
+        stored = replace(stored, records=shift_records(stored.records, offset), meta=meta)
     epochs = [stored.head.epoch] if stored else []
     epochs += [known.position.epoch] if known else []
     epoch = max(_wall_ms(), *(epoch + 1 for epoch in epochs)) if epochs else _wall_ms()

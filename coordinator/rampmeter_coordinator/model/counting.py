@@ -217,6 +217,11 @@ def rebase(job: Job, now_s: float, until_s: float) -> None:
     if job.lease is not None:
         job.lease.granted_s, job.lease.reported_s, job.lease.progress = now_s, None, Progress()
         job.lease.ready_by_s = None if job.lease.ready else now_s + START_WITHIN_S
+        job.lease.goes_on = True
+    if job.save is not None:
+        job.save.begun_s = None
     job.registered_s = job.answered_s = now_s
     job.contact_s = job.answered_received_s = job.queued_since_s = None
     job.snapshot_s = None if job.snapshot_s is None else now_s
+    if job.history is not None:
+        job.history.credited_s = now_s

@@ -4,11 +4,11 @@ Decides nobody's turn: `queueing` and `leasing` do. Says whether what becomes of
 """
 
 from rampmeter.core.messages import Fence, GoneReason, Kind, LeaseState, RateReason, Renew
-from rampmeter_coordinator.model import counting
+from rampmeter_coordinator.model import attempts, counting, estimates
 from rampmeter_coordinator.model.answering import Answering
 from rampmeter_coordinator.model.pool import START_WITHIN_S
 from rampmeter_coordinator.model.rates import Rates, in_hand, lead_of
-from rampmeter_coordinator.model.records import Held, Job, Lease, Offer, Waiter
+from rampmeter_coordinator.model.records import Held, Job, Lease, Offer, Save, Waiter
 from rampmeter_coordinator.model.state import PoolState
 
 MAX_DOUBLINGS = 4
@@ -29,6 +29,7 @@ class Holding:
         is_there, lead_s = in_hand(waiter), lead_of(job, waiter)
         if job.save_since_s is None:
             job.save_since_s = now_s
+        estimates.granted(job, waiter, now_s)
         lease = Lease(
             fence=self._state.next_fence(),
             kind=waiter.kind,
@@ -45,6 +46,7 @@ class Holding:
             deadline_at_s=waiter.deadline_at_s,
             goes_on=waiter.started,
         )
+        attempts.waited(self._state, job, waiter, now_s)
         job.lease, job.waiter, job.queued_since_s = lease, None, None
         self._state.waiting.pop(job.uid, None)
         self._state.hold(job)
@@ -70,7 +72,7 @@ class Holding:
             order_s=now_s,
             goes_on=True,
         )
-        job.lease, job.save_since_s = lease, now_s
+        job.lease, job.save_since_s, job.save = lease, now_s, Save(kind=request.kind, begun_s=None)
         self._state.hold(job)
         self._state.note_rate(job, lease, request.held_bytes_per_s, now_s)
 

@@ -26,6 +26,7 @@ from rampmeter.core.messages import (
     WaitReason,
 )
 from rampmeter_coordinator.model.encoding import encode
+from rampmeter_coordinator.model.history import PRIOR, Belief, History
 from rampmeter_coordinator.model.progress import Progress
 
 INFINITY = math.inf
@@ -98,6 +99,41 @@ class Lease(_Record, kw_only=True):
     """The rate that was in force at that report."""
     goes_on: bool = False
     """The save began under an earlier lease, and nothing was reported under this one: the totals have no beginning."""
+    allowed_bytes: float = 0.0
+    """The most that could be written under its rates up to the newest report."""
+
+
+class Save(_Record, kw_only=True):
+    """What the coordinator saw of the save, or restore, that goes on, under however many leases.
+
+    begun_s   when its slot was first granted: it began later; None = it began unseen
+    """
+
+    kind: Kind
+    begun_s: float | None
+    is_doubted: bool = False
+    """Something was told of it that cannot be."""
+
+
+class Evidence(_Record, kw_only=True):
+    """What stands behind the figures of a job, and those of them that most jobs do not have (`estimates`).
+
+    of_*               number of samples in each figure; 0 = believed
+    num_gpus, mtbf_s   those that its newest save was made under, as far as they were borne out
+    """
+
+    eps: float | None = None
+    max_bytes_per_s: int | None = None
+    num_gpus: int | None = None
+    mtbf_s: float | None = None
+    of_bytes: int = 0
+    of_stall: int = 0
+    of_write: int = 0
+    of_lead: int = 0
+    of_eps: int = 0
+    of_rate: int = 0
+    num_absurd: int = 0
+    """Reports that could not be."""
 
 
 class Waiter(_Record, kw_only=True):
@@ -171,7 +207,7 @@ class Job(_Record, kw_only=True):
     lease: Lease | None = None
     stall_s: float | None = None
     write_s: float | None = None
-    """Smoothed samples of committed saves, as the next two; until there is one, what the user believes."""
+    """Robust estimates, as the next two; until there is a sample, what the user believes."""
     at_work_s: float | None = None
     """Of the write time what was not spent asleep for the lease's sake: our own queue must not lengthen intervals."""
     lead_s: float | None = None
@@ -189,20 +225,33 @@ class Job(_Record, kw_only=True):
     asked_s: float = 0.0
     save_since_s: float | None = None
     """When the save that goes on was first granted: a lapsed one keeps its place among those that write."""
+    save: Save | None = None
+    evidence: Evidence | None = None
     notice_served: bool = False
     """An urgent save was granted: the attempt should end now."""
     num_false_alarms: int = 0
     """Urgent saves after which the attempt just went on: its next ones wait like all others."""
     finished: bool = False
+    began_step: int | None = None
+    """The step from which the newest attempt went on: it has worked once it is past it."""
+    warmed_up: bool = False
+    """The newest attempt has told how its start went."""
+    history: History | None = None
+    """What its attempts have shown; None while there is nothing to keep."""
     waiter: Waiter | None = None
     held: Held | None = None
     wake_s: float = INFINITY
     wants_more_safe: bool = False
     """Its safe rate is less than its share, for want of room in the sum of all."""
     load: Load | None = None
-    """What it asks of the storage, worked out by `planning.load_of`; None where its figures have changed since."""
+    """What it asks of the storage, worked out by `planning.load_of`; None where its figures have changed since, or
+    where nobody has looked at them lately."""
     planned_price: float | None = None
     """The price under which the plan was made; None where it has to be looked at again."""
+    row: int = -1
+    """Where the market keeps what it asks for."""
+    belief: Belief = PRIOR
+    """What is believed of the pool's failures: one for all its jobs."""
     silent_bytes_per_s: int = 0
     issued_bytes_per_s: int = 0
     """What the pool's sums of silent jobs and of issued safe rates have in them for this job."""
@@ -216,7 +265,7 @@ class Job(_Record, kw_only=True):
         """The record, without what lives on a connection. Its answer is in it as it goes over the wire."""
         stored = _copy(self)
         stored.waiter = stored.held = stored.load = stored.planned_price = None
-        stored.wake_s = INFINITY
+        stored.wake_s, stored.row, stored.belief = INFINITY, -1, PRIOR
         stored.silent_bytes_per_s = stored.issued_bytes_per_s = 0
         if self.answer is not None:
             stored.answer = encode(self.answer)
@@ -234,7 +283,17 @@ class Job(_Record, kw_only=True):
         return cls(**values)
 
 
-_PASSING = {"waiter", "held", "wake_s", "load", "planned_price", "silent_bytes_per_s", "issued_bytes_per_s"}
+_PASSING = {
+    "waiter",
+    "held",
+    "wake_s",
+    "load",
+    "planned_price",
+    "row",
+    "belief",
+    "silent_bytes_per_s",
+    "issued_bytes_per_s",
+}
 _STORED = tuple(name for name in Job.__struct_fields__ if name not in _PASSING)
 _WRITER = msgspec.msgpack.Encoder()
 _copy: Callable[[Job], Any] = methodcaller("__copy__")

@@ -3,22 +3,25 @@
 A job is known by its uid; a newer attempt fences the older. Grants nothing.
 """
 
+import math
 from itertools import islice
 
 from msgspec.structs import replace
 
 from rampmeter.core import phase
-from rampmeter.core.messages import Heartbeat, Kind, Outcome, Plan, RefusalReason, Register, Release
-from rampmeter_coordinator.model import counting, planning
+from rampmeter.core.messages import EndReason, Heartbeat, Outcome, Plan, RefusalReason, Register, Release
+from rampmeter_coordinator.model import bidding, counting, estimates, planning
+from rampmeter_coordinator.model.attempts import Attempts
 from rampmeter_coordinator.model.commands import Refusal
 from rampmeter_coordinator.model.market import Market
-from rampmeter_coordinator.model.records import Job, SafeOffer
+from rampmeter_coordinator.model.pricing import Question
+from rampmeter_coordinator.model.records import Job, SafeOffer, Save
 from rampmeter_coordinator.model.state import PoolState
 
-WEIGHT_OF_NEW = 0.3
-"""Weight of a new sample in a smoothed figure."""
-
 NUM_PHASES_COMPARED = 64
+LIVE_FOR_S = 2.0
+"""How old the live price may be that is told with a plan."""
+
 LOOK_FOR_ROOM_S = 1.0
 """A full pool is looked through for lost jobs this often at most, however many ask to come in."""
 
@@ -28,10 +31,12 @@ class Registry:
 
     def __init__(self, state: PoolState) -> None:
         self._state = state
-        self._market = Market(state.jobs)
+        self._market = Market(state)
+        self._attempts = Attempts(state, self._market)
         self._blank_plan = planning.blank_plan(state.config)
         self._full_until_s = 0.0
         """Nobody had left when all jobs were looked through last."""
+        self._live, self._live_until_s = 0.0, -math.inf
 
     # -- registration ------------------------------------------------------------------------------------------
 
@@ -46,18 +51,19 @@ class Registry:
 
     def register(self, request: Register, now_s: float) -> Job:
         """Make the attempt the newest of its job, or find it so already. The answer is the caller's."""
-        job, before = self._state.jobs.get(request.job_uid), None
+        job = self._state.jobs.get(request.job_uid)
         if job is None:
             job = self._state.jobs[request.job_uid] = self._new_job(request, now_s)
+        elif request.attempt > job.attempt:
+            self._new_attempt(job, request, now_s)
         else:
-            before = None if job.finished else planning.load_of(job)
-            if request.attempt > job.attempt:
-                self._new_attempt(job, request, now_s)
+            self._attempts.again(job, now_s)
         job.finished = False
         job.safe_offers = (self._held_before(request),)
         self._take_figures(job, request)
+        self._attempts.presented(job, request)
         self._state.touch(job, now_s)
-        self._market.figures_changed(job, before)
+        self._market.registered(job)
         return job
 
     def _new_job(self, request: Register, now_s: float) -> Job:
@@ -69,6 +75,7 @@ class Registry:
             num_gpus=request.num_gpus,
             registered_s=now_s,
             plan=self._blank_plan,
+            belief=self._state.failures.belief,
         )
 
     def _held_before(self, request: Register) -> SafeOffer:
@@ -82,6 +89,7 @@ class Registry:
         )
 
     def _new_attempt(self, job: Job, request: Register, now_s: float) -> None:
+        self._attempts.replaced(job, now_s)
         if self._state.enforces(job):
             counting.fence_off(job, self._state.config, now_s)
         self._state.refuse_held(job, stale(request.attempt))
@@ -90,7 +98,7 @@ class Registry:
         job.ended_fence = job.queued_since_s = None
         job.attempt, job.claim, job.registered_s = request.attempt, bytes.fromhex(request.claim), now_s
         job.seq = job.answered_seq = job.num_not_ready = job.num_false_alarms = 0
-        job.save_since_s, job.notice_served = None, False
+        job.save_since_s, job.notice_served, job.save = None, False, None
         job.answer, job.contact_s, job.snapshot_s = None, None, None
         job.plan = self._blank_plan
 
@@ -100,9 +108,7 @@ class Registry:
         job.tenant = request.tenant
         job.mtbf_s = request.mtbf_s
         job.interval_min_s, job.interval_max_s = request.interval_min_s, request.interval_max_s
-        if job.num_committed == 0:  # cold start; what was measured is never overwritten by what is believed
-            job.num_bytes = request.num_bytes
-            job.stall_s, job.write_s = request.stall_s, request.write_s
+        estimates.believe(job, request.num_bytes, request.stall_s, request.write_s)
 
     def _has_room(self, now_s: float) -> bool:
         jobs = self._state.jobs
@@ -114,6 +120,7 @@ class Registry:
             if counting.counted(job, self._state.config, now_s) == 0 and (
                 job.finished or planning.is_lost(job, now_s)
             ):
+                self._market.forgotten(job)
                 self._state.remove(job)  # it asked for nothing any more
                 return True
         self._full_until_s = now_s + LOOK_FOR_ROOM_S
@@ -121,30 +128,42 @@ class Registry:
 
     # -- plans -------------------------------------------------------------------------------------------------
 
-    @property
-    def price(self) -> float:
-        """The plan price in GPU-seconds per byte."""
-        return self._market.price
+    def take_question(self, now_s: float) -> Question | None:
+        """What is to be answered so that plans follow what all ask; None where it is not time to ask."""
+        return self._market.take_question(now_s)
 
     def plan_for(self, job: Job, now_s: float) -> Plan | None:
         """The plan to send with the next answer; None while the job has confirmed the newest."""
-        state, market = self._state, self._market
-        if now_s >= market.look_again_s:
-            market.solve(state.budget(Kind.WRITE), now_s)
+        state = self._state
         may_get_more = job.wants_more_safe and state.has_safe_room and not state.in_grace
-        if job.planned_price != market.price or may_get_more or state.issued_too_much:
+        if job.planned_price != state.price or may_get_more or state.issued_too_much:
             self._replan(job, state.safe_room_for(job, only_as_before=state.in_grace), now_s)
-        return planning.told(job.plan) if job.safe_offers else None
+        plan = self._told(job, now_s) if job.safe_offers else None
+        if job.waiter is None:
+            job.load = None  # nobody looks at it before it asks for a slot: most jobs need not have it
+        return plan
 
     def _replan(self, job: Job, room_bytes_per_s: int, now_s: float) -> None:
-        before = job.plan
-        job.plan = planning.replanned(job, self._market.price, room_bytes_per_s, self._state.config)
+        before, price = job.plan, self._state.price
+        job.plan = planning.replanned(job, price, room_bytes_per_s, self._state.config)
         if before.number == 0:
             job.plan = replace(job.plan, phase_offset_s=self._draw_offset(job, now_s))
         if job.plan is not before and not job.safe_offers:
             job.safe_offers = (counting.safe_offer(0, before),)  # until it confirms the new one
         wanted = planning.wanted_safe_rate(job, job.plan.interval_s)
-        job.wants_more_safe, job.planned_price = job.plan.safe_bytes_per_s < wanted, self._market.price
+        job.wants_more_safe, job.planned_price = job.plan.safe_bytes_per_s < wanted, price
+
+    def _told(self, job: Job, now_s: float) -> Plan:
+        since_s = job.registered_s if job.snapshot_s is None else job.snapshot_s
+        bid = planning.load_of(job).bid(now_s - since_s)
+        return planning.told(job.plan, bid=bid, live_price=self._live_price(now_s))
+
+    def _live_price(self, now_s: float) -> float:
+        """Of the last moment: many who are told a plan at once must not mean many looks at all who wait."""
+        if now_s >= self._live_until_s:
+            self._live_until_s = now_s + LIVE_FOR_S
+            self._live = bidding.live_price(self._state.waiting.values(), now_s)
+        return self._live
 
     def _draw_offset(self, job: Job, now_s: float) -> float:
         recent = islice(reversed(self._state.jobs.values()), NUM_PHASES_COMPARED)
@@ -162,34 +181,45 @@ class Registry:
             job.committed_step = request.committed_step
         if request.commit_age_s is not None:
             job.snapshot_s = now_s - request.commit_age_s
+        if not job.warmed_up and (
+            job.began_step is None or request.restored_step is not None or request.warm_up_s is not None
+        ):
+            self._attempts.starting(job, request, now_s)
+
+    def came_back(self, job: Job, now_s: float) -> None:
+        """It is heard of again after a silence."""
+        self._attempts.came_back(job, now_s)
 
     def save_ended(self, job: Job, request: Release, now_s: float) -> None:
-        """Count a save and learn from it; an aborted or failed one teaches nothing."""
+        """Count a save and learn from it; an aborted, failed or absurd one teaches nothing."""
+        save, job.save = job.save, None
         if request.outcome is not Outcome.COMMITTED:
             self._state.count("failed" if request.outcome is Outcome.FAILED else "aborted")
             return
-        before = planning.load_of(job)
         self._state.count("committed")
-        self._state.count("written_bytes", request.done_bytes)
-        job.num_bytes = request.done_bytes
+        job.num_committed += 1
         job.committed_step = request.step
         job.step = max(job.step, request.step or 0)
-        job.snapshot_s = now_s - (request.write_s or 0.0)
-        weight = WEIGHT_OF_NEW if job.num_committed else 1.0  # the first one replaces what was believed
-        job.num_committed += 1
-        job.stall_s = _smoothed(job.stall_s, request.stall_s, weight)
-        job.write_s = _smoothed(job.write_s, request.write_s, weight)
-        at_work_s = None if request.write_s is None else max(0.0, request.write_s - request.throttled_s)
-        job.at_work_s = _smoothed(job.at_work_s, at_work_s, weight)
-        job.lead_s = _smoothed(job.lead_s, request.lead_s, weight)
-        self._market.figures_changed(job, before)
+        job.snapshot_s = max(now_s - (request.write_s or 0.0), _earliest_s(job, save))
+        if estimates.is_absurd_save(save, request, self._most_bytes_per_s(job), now_s):
+            self._state.count("absurd")
+            estimates.doubt(job, save)
+        elif save is None or not save.is_doubted:
+            self._state.count("written_bytes", request.done_bytes)
+            estimates.learn(job, request, planning.load_of(job))
+            self._market.committed(job)
 
-    def finished(self, job: Job) -> None:
+    def _most_bytes_per_s(self, job: Job) -> int | None:
+        """What no lease of the job is above; in shadow mode they follow what the job says of itself."""
+        return self._state.config.capacity_bytes_per_s if self._state.enforces(job) else None
+
+    def finished(self, job: Job, reason: EndReason, now_s: float) -> None:
         """The attempt has said goodbye and promised to write no more."""
+        self._attempts.finished(job, reason, now_s)
         self._full_until_s = 0.0
         job.finished = True
         job.safe_offers, job.queued_since_s = (), None
-        self._market.left()
+        self._market.left(job)
 
 
 def stale(stored_attempt: int) -> Refusal:
@@ -216,7 +246,6 @@ def _due_in(job: Job, now_s: float) -> float:
     return job.snapshot_s + job.plan.interval_s - now_s
 
 
-def _smoothed(old: float | None, new: float | None, weight: float) -> float | None:
-    if new is None or old is None:
-        return old if new is None else new
-    return old + weight * (new - old)
+def _earliest_s(job: Job, save: Save | None) -> float:
+    """A snapshot is not older than its grant, nor than its attempt."""
+    return job.registered_s if save is None or save.begun_s is None else save.begun_s

@@ -9,18 +9,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
+from rampmeter_coordinator.model.failures import Failures
+from rampmeter_coordinator.model.history import History
 from rampmeter_coordinator.model.progress import Progress
-from rampmeter_coordinator.model.records import Job, Lease, Offer, OldShare
+from rampmeter_coordinator.model.records import Job, Lease, Offer, OldShare, Save
 
 LATER: Mapping[type, tuple[str, ...]] = {
     Job: ("registered_s", "answered_s"),  # a silent job counts for a time after something was last said to it
     Lease: ("ready_by_s",),
     Offer: ("until_s",),
     OldShare: ("until_s",),
+    History: ("credited_s",),  # no time is credited twice
 }
 EARLIER: Mapping[type, tuple[str, ...]] = {
     Job: ("contact_s", "answered_received_s", "snapshot_s", "queued_since_s", "asked_s", "save_since_s"),
     Lease: ("granted_s", "order_s", "reported_s", "ready_at_s", "deadline_at_s"),
+    Save: ("begun_s",),
 }
 
 
@@ -42,11 +48,23 @@ def shift_records(records: Mapping[str, bytes], offset: ClockOffset) -> dict[str
     return moved
 
 
+def shift_meta(meta: bytes, offset: ClockOffset) -> bytes:
+    """The stored figures of the pool as a whole, likewise."""
+    kept = msgspec.json.decode(meta)
+    failures = Failures.from_dict(kept.get("failures", {}))
+    failures.shift(offset.later_s)
+    return msgspec.json.encode(kept | {"failures": failures.to_dict()})
+
+
 def shift(job: Job, offset: ClockOffset) -> None:
     """Move every time of `job`."""
     _move(job, offset)
     for share in job.old_shares:
         _move(share, offset)
+    if job.history is not None:
+        _move(job.history, offset)
+    if job.save is not None:
+        _move(job.save, offset)
     if job.lease is not None:
         _move(job.lease, offset)
         job.lease.progress = Progress()

@@ -12,10 +12,13 @@ from dataclasses import asdict, fields
 import msgspec
 
 from rampmeter.core.messages import AnyAnswer, Fence, LeaseState, Noted, Request
-from rampmeter_coordinator.model import counting
+from rampmeter_coordinator.model import counting, goodput
 from rampmeter_coordinator.model.bandwidth import Bandwidth
 from rampmeter_coordinator.model.capacity import Capacity
 from rampmeter_coordinator.model.commands import Changes, Refusal, Reply
+from rampmeter_coordinator.model.failures import Failures
+from rampmeter_coordinator.model.goodput import Account, Cause
+from rampmeter_coordinator.model.history import History
 from rampmeter_coordinator.model.pool import PoolConfig
 from rampmeter_coordinator.model.records import Job, Lease
 from rampmeter_coordinator.model.timers import Timers
@@ -31,8 +34,12 @@ class PoolState(Bandwidth):
         super().__init__(config)
         self.grace_until_s = grace_until_s
         self.rng = random.Random(seed)
+        self.price = config.base_price_gpu_s_per_byte
+        """What plans are made for, in GPU-seconds per byte; set by `set_price`."""
         self.look_again_s = math.inf
         """When somebody may have to be armed: nothing else happens then."""
+        self.failures = Failures()
+        self._account = goodput.NOTHING
         self._timeline: deque[tuple[float, str, str, Fence, LeaseState, int]] = deque(
             maxlen=MAX_TIMELINE_ROWS
         )
@@ -52,7 +59,12 @@ class PoolState(Bandwidth):
         kept = msgspec.json.decode(meta)
         self._counts |= asdict(Totals(**kept["totals"]))
         self.capacity = Capacity.from_dict(kept.get("capacity", {}), self.config.budget_bytes_per_s)
+        self.price = max(self.price, kept.get("price", 0.0))
+        self.failures = Failures.from_dict(kept.get("failures", {}))
+        self._account = goodput.packed(goodput.from_dict(kept.get("account", {})))
         self.jobs = {job.uid: job for job in map(Job.from_bytes, records.values())}
+        for job in self.jobs.values():
+            job.belief = self.failures.belief
         held = [(job.lease.granted_s, job) for job in self.jobs.values() if job.lease is not None]
         for _, job in sorted(held, key=lambda pair: pair[0]):
             self.hold(job)
@@ -63,6 +75,8 @@ class PoolState(Bandwidth):
         Grace that goes on from an earlier life may end before the leases given in it: they count for their full time.
         """
         held_until_s = max(self.grace_until_s, now_s + self.config.grace_s)
+        if self.in_grace:
+            self.failures.rebase(now_s)
         for job in self.jobs.values():
             if self.in_grace:  # kept at once: no times of another boot under the name of this one
                 counting.rebase(job, now_s, held_until_s)
@@ -86,7 +100,13 @@ class PoolState(Bandwidth):
         """Figures of the pool as a whole, written anew only when one of them has moved."""
         if self._meta_bytes is None or self._kept_cap != self.capacity.cap_bytes_per_s:
             self._kept_cap = self.capacity.cap_bytes_per_s
-            kept = {"totals": self._counts, "capacity": self.capacity.to_dict()}
+            kept = {
+                "totals": self._counts,
+                "capacity": self.capacity.to_dict(),
+                "price": self.price,
+                "failures": self.failures.to_dict(),
+                "account": asdict(self.account),
+            }
             self._meta_bytes = msgspec.json.encode(kept)
         return self._meta_bytes
 
@@ -117,6 +137,30 @@ class PoolState(Bandwidth):
     def count(self, name: str, amount: int = 1) -> None:
         """Add to one of the totals."""
         self._counts[name] += amount
+        self._meta_bytes = None
+
+    @property
+    def account(self) -> Account:
+        """What became of the GPU-seconds of all jobs, also of those that are forgotten."""
+        return goodput.unpacked(self._account)
+
+    def charge(self, job: Job, cause: Cause | None, duration_s: float) -> None:
+        """Time of this job was lost by a cause; or it was observed."""
+        if duration_s > 0.0:
+            history = self.history_of(job)
+            history.account = goodput.charged(history.account, cause, duration_s)
+            self._account = goodput.charged(self._account, cause, duration_s * job.num_gpus)
+            self._meta_bytes = None
+
+    def history_of(self, job: Job) -> History:
+        """What the attempts of this job have shown; begun where there is none."""
+        if job.history is None:
+            job.history = History(credited_s=job.registered_s)
+        return job.history
+
+    def set_price(self, price: float) -> None:
+        """Plans follow this price from now on; kept, so that a restart tells nobody anything new."""
+        self.price = price
         self._meta_bytes = None
 
     def next_fence(self) -> Fence:

@@ -1,11 +1,14 @@
 """Frozen copies of a pool's state for people and metrics. Changes nothing."""
 
 from rampmeter.core.messages import Kind
-from rampmeter_coordinator.model import bidding, counting, planning
+from rampmeter_coordinator.model import bidding, counting, losses, planning, restarts
+from rampmeter_coordinator.model.goodput import unpacked
+from rampmeter_coordinator.model.history import History
+from rampmeter_coordinator.model.losses import PoolLosses
 from rampmeter_coordinator.model.rates import Rates
 from rampmeter_coordinator.model.records import Job
 from rampmeter_coordinator.model.state import PoolState
-from rampmeter_coordinator.model.views import JobView, LeaseView, PoolView
+from rampmeter_coordinator.model.views import JobView, LeaseView, PoolView, RestartView
 
 
 class Viewing:
@@ -14,6 +17,8 @@ class Viewing:
     def __init__(self, state: PoolState, rates: Rates) -> None:
         self._state = state
         self._rates = rates
+        self._losses: PoolLosses | None = None
+        self._look_again_s = 0.0
 
     def pool(self, price: float, live_price: float, now_s: float) -> PoolView:
         """The pool at a glance."""
@@ -21,6 +26,8 @@ class Viewing:
         leases = [job.lease for job in state.live.values() if job.lease is not None]
         active = [job for job in state.jobs.values() if not job.finished]
         in_demand = [job for job in active if not planning.is_lost(job, now_s)]
+        lost, account = self._losses_of(in_demand, now_s), state.account
+        per_failure = state.failures.gpu_hours_per_failure
         return PoolView(
             name=state.config.name,
             capacity_bytes_per_s=state.config.capacity_bytes_per_s,
@@ -43,7 +50,23 @@ class Viewing:
             num_silent=sum(counting.is_silent(job, state.config, now_s) for job in active),
             in_grace=state.in_grace,
             grace_left_s=max(0.0, state.grace_until_s - now_s) if state.in_grace else 0.0,
+            gpu_hours_per_failure=per_failure,
+            failures_per_day=24.0 * lost.num_gpus / per_failure,
+            mtbf_s=lost.mtbf_s,
+            restart_s=lost.restart_s,
+            account_gpu_s=account,
+            goodput=losses.measured(account),
+            modelled=lost.modelled,
+            uncoordinated=lost.uncoordinated,
+            aligned=lost.aligned,
         )
+
+    def _losses_of(self, jobs: list[Job], now_s: float) -> PoolLosses:
+        """By the model; for a while the same answer, since it costs more than all other figures together."""
+        if self._losses is None or now_s >= self._look_again_s:
+            self._losses = losses.of_pool(jobs, self._state.config.capacity_bytes_per_s)
+            self._look_again_s = now_s + max(losses.GOOD_FOR_S, losses.GOOD_FOR_S_PER_JOB * len(jobs))
+        return self._losses
 
     def _granted(self, lane: Kind, now_s: float) -> int:
         return sum(counting.leased(job, now_s) for job in self._state.holders(lane))
@@ -64,6 +87,8 @@ class Viewing:
     def _job(self, job: Job, now_s: float) -> JobView:
         waits_since_s = counting.waits_since(job, now_s)
         heard_s = job.registered_s if job.contact_s is None else job.contact_s
+        history = job.history or History(credited_s=job.registered_s)
+        account = unpacked(history.account)
         return JobView(
             job_uid=job.uid,
             name=job.name,
@@ -73,6 +98,13 @@ class Viewing:
             tenant=job.tenant,
             enforced=self._state.enforces(job),
             plan=planning.told(job.plan),
+            mtbf_s=planning.load_of(job).mtbf_s,
+            num_failures=history.num_failures,
+            num_interruptions=history.num_interruptions,
+            restart=self._restart(job, history),
+            account_s=account,
+            goodput=losses.measured(account),
+            modelled=losses.planned(job),
             contact_age_s=max(0.0, now_s - heard_s),
             counted_bytes_per_s=counting.counted(job, self._state.config, now_s),
             waiting_for_s=None if waits_since_s is None else now_s - waits_since_s,
@@ -90,6 +122,18 @@ class Viewing:
             num_skipped=job.num_skipped,
             num_ungoverned=job.num_ungoverned,
             finished=job.finished,
+        )
+
+    @staticmethod
+    def _restart(job: Job, history: History) -> RestartView:
+        return RestartView(
+            restart_s=restarts.restart_s(job),
+            down_s=history.down_s,
+            num_down=history.num_down,
+            load_s=history.load_s,
+            num_load=history.num_load,
+            warm_up_s=history.warm_up_s,
+            num_warm_up=history.num_warm_up,
         )
 
     def leases(self, now_s: float) -> list[LeaseView]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from rampmeter.core.messages import Fence, Kind, LeaseState, Plan, RateReason, WaitReason
+from rampmeter_coordinator.model.goodput import Account
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,44 @@ class LeaseView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GoodputView:
+    """Shares of the observed time of GPUs, measured: useful, and lost by cause (`goodput.Cause`). They sum to 1."""
+
+    useful: float
+    stalled: float
+    waiting: float
+    rework: float
+    restart: float
+    discarded: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WasteView:
+    """Shares of run time that are lost by the formula C/T + (T/2 + W + R)/M."""
+
+    write: float
+    rework: float
+    restart: float
+    total: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartView:
+    """R and its parts, as far as they were measured, each with its number of samples.
+
+    restart_s   measured once all parts are, until then at least what the user believes
+    """
+
+    restart_s: float
+    down_s: float | None
+    num_down: int
+    load_s: float | None
+    num_load: int
+    warm_up_s: float | None
+    num_warm_up: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
     """One job as the coordinator knows it.
 
@@ -32,6 +71,10 @@ class JobView:
     enforced              False in shadow mode: it is granted at once
     unsaved_s             how much would be lost now: since the newest durable snapshot, or since registration
     lost                  silent for so long that its demand counts no more
+    num_failures          as they count in M: old ones fade
+    num_interruptions     attempts that were replaced without having finished or been cancelled
+    account_s             seconds behind `goodput`: up to its newest save, start or end, without times of silence
+    modelled              what its interval, C, W, R and M say that it loses
     """
 
     job_uid: str
@@ -42,6 +85,13 @@ class JobView:
     tenant: str | None
     enforced: bool
     plan: Plan
+    mtbf_s: float
+    num_failures: float
+    num_interruptions: int
+    restart: RestartView
+    account_s: Account
+    goodput: GoodputView | None
+    modelled: WasteView
     contact_age_s: float
     counted_bytes_per_s: int
     waiting_for_s: float | None
@@ -69,6 +119,14 @@ class PoolView:
     read_*      restores, where they have a budget of their own
     price       of the plans, solved; live_price: the largest waiting bid
     shadow      rates of leases that are not enforced; would: what those would have if everybody were
+
+    gpu_hours_per_failure   as believed: what was seen, and the prior
+    failures_per_day        expected of the jobs that run
+    mtbf_s, restart_s       M and R, means over those jobs, weighted by GPUs
+    account_gpu_s           GPU-seconds behind `goodput`: of all jobs since the pool's memory begins
+    modelled                weighted by GPUs, beside it what the same jobs would lose without coordination:
+    uncoordinated           each at its own period, all sharing the storage at random
+    aligned                 all of them starting in the same moment
     """
 
     name: str
@@ -90,6 +148,15 @@ class PoolView:
     num_silent: int
     in_grace: bool
     grace_left_s: float
+    gpu_hours_per_failure: float
+    failures_per_day: float
+    mtbf_s: float | None
+    restart_s: float | None
+    account_gpu_s: Account
+    goodput: GoodputView | None
+    modelled: WasteView | None
+    uncoordinated: WasteView | None
+    aligned: WasteView | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +166,9 @@ class Totals:
     would_wait    slots of jobs in shadow mode that would not have been granted at once
     will_not_fit  urgent saves that could not be written before their deadlines
     false_alarms  urgent saves after which the attempt just went on
+    absurd        reports of more than can have been
+    interruptions attempts that were replaced without having finished or been cancelled
+    failures      of these, those that had worked and ended without a clean goodbye
     """
 
     granted: int = 0
@@ -112,6 +182,9 @@ class Totals:
     would_wait: int = 0
     will_not_fit: int = 0
     false_alarms: int = 0
+    absurd: int = 0
+    interruptions: int = 0
+    failures: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rampmeter.core.messages import Gone, GoneReason, Grant, Noted, Outcome, PlanReason, RefusalReason
 from rampmeter_coordinator.model.commands import Refusal, Tick
+from rampmeter_coordinator.model.history import PRIOR
 from rampmeter_coordinator.model.ledger import Ledger
 from rampmeter_coordinator.model.records import INFINITY, Job, Planned, SafeOffer
 from support.desk import POOL, Desk
@@ -44,7 +45,8 @@ def test_every_record_round_trips() -> None:
 def durable(job: Job) -> Job:
     """What a store keeps of a job."""
     passing = {"waiter": None, "held": None, "wake_s": INFINITY, "load": None, "planned_price": None}
-    return msgspec.structs.replace(job, **passing, silent_bytes_per_s=0, issued_bytes_per_s=0)
+    passing |= {"row": -1, "belief": PRIOR, "silent_bytes_per_s": 0, "issued_bytes_per_s": 0}
+    return msgspec.structs.replace(job, **passing)
 
 
 def values_of(hint: Any) -> st.SearchStrategy[Any]:

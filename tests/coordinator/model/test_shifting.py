@@ -5,6 +5,7 @@ import pytest
 
 from rampmeter.core.messages import Fence, Grant, Kind, LeaseState, RateReason
 from rampmeter_coordinator.model import counting, records
+from rampmeter_coordinator.model.history import Belief, History
 from rampmeter_coordinator.model.pool import PoolConfig
 from rampmeter_coordinator.model.records import Job, Lease, Offer, OldShare, Planned, SafeOffer
 from rampmeter_coordinator.model.shifting import EARLIER, LATER, ClockOffset, shift, shift_records
@@ -17,6 +18,8 @@ DURATIONS = {
     SafeOffer: {"after_s", "for_s"},
     Planned: {"interval_s", "phase_offset_s", "request_after_s", "safe_after_s", "safe_for_s"},
     Lease: {"throttled_s", "blocked_s", "busy_s"},
+    Belief: {"site_s"},
+    History: {"step_s", "believed_restart_s", "down_s", "load_s", "warm_up_s", "startup_s", "queued_s"},
 }
 NOT_STORED = {"wake_s"}
 
@@ -49,6 +52,7 @@ def a_job():
         safe_offers=(counting.safe_offer(4, planned()),),
         old_shares=(OldShare(bytes_per_s=7, until_s=120.0),),
         snapshot_s=95.0,
+        history=History(credited_s=97.0, down_s=30.0),
     )
 
 
