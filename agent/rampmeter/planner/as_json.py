@@ -93,6 +93,7 @@ def _spot(run: SpotRun) -> dict[str, Any]:
     said: dict[str, Any] = {
         **_answer(compared.found),
         "cost_per_useful_gpu_hour": compared.cost_per_useful_gpu_hour,
+        "saved_share": compared.saved_share,
         "break_even_goodput": compared.break_even_goodput,
         "wins": compared.wins,
         "restart_limit_s": compared.restart_limit_s,

@@ -10,13 +10,16 @@ from rampmeter.planner.spot import Notice, Spot
 from rampmeter.planner.strategies import Strategy
 from rampmeter.planner.text import hours, paragraph, percent, span, table
 
+_WORTH_SAYING = 5e-5
+"""A difference that is shown as 0.00 % is none."""
+
 
 def strategy_table(findings: Findings) -> str:
     """Ways to write the same checkpoint."""
     if not findings.strategies:
         return ""
     rows = [_strategy(findings, one) for one in findings.strategies]
-    text = table("Ways to write it", ["stall", "interval", "lost", "useful", "GPUs lost", "room"], rows)
+    text = table("Ways to write it", ["stall", "interval", "lost", "useful", "wasted", "room"], rows)
     return f"{text}\n" + paragraph(
         "Room: how often the background write fits into the interval. Below "
         f"{WRITE_FLOOR:g} writes would queue and training would wait after all, so that the interval is held there."
@@ -54,7 +57,7 @@ def change_table(findings: Findings) -> str:
     if not findings.changes:
         return ""
     head = ["interval", "lost", "useful"]
-    head += ["GPU-hours saved"] if findings.time else []
+    head += ["saved GPU-h"] if findings.time else []
     head += ["on spot"] if findings.spot else []
     return table("What if", head, [_change(findings, one) for one in findings.changes])
 
@@ -83,7 +86,7 @@ def spot_table(findings: Findings) -> str:
     return "\n".join(
         [
             table("Spot or on demand", ["on demand", "spot"], _spot_rows(findings, there)),
-            _verdict(findings, spot),
+            _verdict(spot),
             *([_notice(spot.notice)] if spot.notice else []),
             _deadline(findings, there),
         ]
@@ -128,14 +131,11 @@ def _or_never(amount: float | None) -> str:
     return "never ends" if amount is None else format_money(amount)
 
 
-def _verdict(findings: Findings, spot: Spot) -> str:
+def _verdict(spot: Spot) -> str:
     border = f"Spot wins as long as more than {percent(spot.break_even_goodput)} of its time is useful"
     if spot.restart_limit_s is None or spot.mtbf_limit_s is None:
         return paragraph(f"{border}; here it does not win.")
-    price = (findings.asked.run.price_per_gpu_hour or 0.0) / findings.found.goodput
-    cheaper = 1.0 - (spot.cost_per_useful_gpu_hour or 0.0) / price
     return paragraph(
-        f"Spot is {percent(cheaper, 0)} cheaper per useful GPU-hour.",
         f"{border}: until a restart takes {span(spot.restart_limit_s)} (now {span(spot.job.restart_s)}), or an "
         f"interruption comes every {span(spot.mtbf_limit_s)} (now {span(spot.job.mtbf_s)}), "
         f"{spot.job.mtbf_s / spot.mtbf_limit_s:.1f} times as often. Watch both.",
@@ -190,10 +190,17 @@ def shared_table(findings: Findings) -> str:
             table(title, ["interval", "a write takes", "lost"], rows),
             _asked(together, storage.capacity_bytes_per_s),
             paragraph(
-                "Here work that a failure loses because its write had not ended is counted in all three rows."
+                _saved(together), "Work that a failure loses because its write had not ended is counted here."
             ),
         ]
     )
+
+
+def _saved(together: Shared) -> str:
+    saved = together.random_phases.waste_total - together.waste_with_write
+    if saved < _WORTH_SAYING:
+        return "Starts at random are as good here, as long as they stay random."
+    return f"Against starts at random coordination saves {percent(saved, 2)} of every run."
 
 
 def _herd(name: str, herd: Herd) -> list[str]:

@@ -17,6 +17,10 @@ _NAMES = {"write": "writing checkpoints", "rework": "redoing lost work", "restar
 _AS_GOOD = 0.05
 """A loss this little above the best one (relative) is no reason to change the interval."""
 
+_MUCH = 0.1
+"""From this loss on it matters that a job that is down cannot fail: played runs lose 14 % where the formula says 15 %,
+and 26 % where it says 34 %."""
+
 
 def report(findings: Findings) -> str:
     """Everything that was found, as text."""
@@ -46,11 +50,23 @@ def _headline(findings: Findings) -> str:
             "Come back faster, make the checkpoint cheaper, or find capacity that fails less often."
         )
     lost = f"{percent(found.waste.total)} of the run is lost, {percent(found.goodput)} is useful."
+    beside = [_wasted(findings), _cheaper(findings), _together(findings)]
     if findings.asked.job.every_s is None:
-        return paragraph(f"Checkpoint every {span(found.interval_s)}: {lost}", _together(findings))
-    return paragraph(
-        f"With a checkpoint every {span(found.interval_s)} {lost}", _judgement(found), _together(findings)
-    )
+        return paragraph(f"Checkpoint every {span(found.interval_s)}: {lost}", *beside)
+    return paragraph(f"With a checkpoint every {span(found.interval_s)} {lost}", _judgement(found), *beside)
+
+
+def _wasted(findings: Findings) -> str:
+    return f"The lost GPU time costs {format_money(findings.bill.wasted)}." if findings.bill else ""
+
+
+def _cheaper(findings: Findings) -> str:
+    if findings.spot is None:
+        return ""
+    saved = findings.spot.spot.saved_share
+    if saved is None:
+        return "On spot the run never ends."
+    return f"On spot a useful GPU-hour is {percent(abs(saved), 0)} {'cheaper' if saved > 0.0 else 'dearer'}."
 
 
 def _judgement(found: Answer) -> str:
@@ -108,7 +124,8 @@ def _reason(job: Job, found: Answer) -> str:
     if job.cost_s > EXACT_FROM * job.mtbf_s:
         formula = "the exact optimum, as the cost is not small against the time between failures"
     return (
-        f"More checkpoints cost more writing, fewer more redone work; {best} is the best of both: {formula}."
+        "More checkpoints cost more writing, fewer more redone work; "
+        f"{best} is where both together cost least: {formula}."
     )
 
 
@@ -143,7 +160,7 @@ def _run(findings: Findings) -> str:
     rows = [["useful", hours(time.useful_h)], ["wall clock, on average", hours(time.wall_h)]]
     if time.luck:
         rows.append(["wall clock, 95 of 100 runs end by", hours(time.luck.wall_h)])
-    rows.append(["failures, on average", f"{time.num_failures:,.0f}"])
+    rows.append(["failures, on average", f"{time.num_failures:,.{1 if time.num_failures < 10 else 0}f}"])
     if time.luck:
         rows.append(["failures, 95 of 100 runs at most", f"{time.luck.num_failures:,}"])
     num_gpus = findings.asked.job.num_gpus
@@ -159,8 +176,8 @@ def _run(findings: Findings) -> str:
 
 
 def _money(findings: Findings) -> str:
-    bills = [costs for costs in (findings.bill, findings.spot.bill if findings.spot else None) if costs]
-    if findings.bill is None:
+    bills = _bills(findings)
+    if not bills:
         return ""
     items = zip(*(_items(costs) for costs in bills), strict=True)
     rows = [
@@ -169,6 +186,11 @@ def _money(findings: Findings) -> str:
         if any(a for _, a in same)
     ]
     return table("Money", ["on demand", "spot"] if len(bills) > 1 else [""], rows)
+
+
+def _bills(findings: Findings) -> list[Bill]:
+    both = (findings.bill, findings.spot.bill if findings.spot else None)
+    return [costs for costs in both if costs is not None]
 
 
 def _items(costs: Bill) -> list[tuple[str, float]]:
@@ -189,10 +211,11 @@ def _items(costs: Bill) -> list[tuple[str, float]]:
 def _retention(findings: Findings) -> str:
     if not findings.kept:
         return ""
-    rows = [[line.name, f"{line.num_checkpoints:,}", f"{line.tb:,.1f} TB"] for line in findings.kept]
-    total = sum(line.tb for line in findings.kept[1:])
+    rows = [[line.name, f"{line.num_checkpoints:,}", format_bytes(line.num_bytes)] for line in findings.kept]
+    together = findings.kept[1:]
+    num_bytes = sum(line.num_bytes for line in together)
     rows.append(
-        ["kept, together", f"{sum(line.num_checkpoints for line in findings.kept[1:]):,}", f"{total:,.1f} TB"]
+        ["kept, together", f"{sum(line.num_checkpoints for line in together):,}", format_bytes(num_bytes)]
     )
     return table("Checkpoints kept", ["number", "size"], rows)
 
@@ -203,7 +226,8 @@ def _assumed(findings: Findings) -> str:
         _prior(findings),
         "" if job.down_s else "a restart takes no time (--restart)",
         _not_durable(job),
-        _free(findings.bill) if findings.bill else "",
+        _free(_bills(findings)),
+        _first_order(findings),
     ]
     said = [one for one in said if one]
     return paragraph("Assumed: " + "; ".join(said) + ".") if said else ""
@@ -223,11 +247,24 @@ def _not_durable(job: Job) -> str:
     return f"work is never lost because a write had not ended yet (--write{size})"
 
 
-def _free(costs: Bill) -> str:
+def _first_order(findings: Findings) -> str:
+    losses = [findings.found.waste.total]
+    if findings.spot:
+        losses.append(findings.spot.spot.found.waste.total)
+    return (
+        "the formula is of first order and overstates losses of more than a tenth"
+        if max(losses) > _MUCH
+        else ""
+    )
+
+
+def _free(bills: list[Bill]) -> str:
     options = {
-        "waiting (--wait)": costs.waiting,
-        "failed recoveries (--failed-recoveries, --manual-cost)": costs.failed_recoveries,
-        "storage (--price-per-tb-month)": costs.storage,
+        "waiting (--wait)": sum(costs.waiting for costs in bills),
+        "failed recoveries (--failed-recoveries, --manual-cost)": sum(
+            costs.failed_recoveries for costs in bills
+        ),
+        "storage (--price-per-tb-month)": sum(costs.storage for costs in bills),
     }
     left_out = [option for option, amount in options.items() if not amount]
-    return f"nothing is paid for {', '.join(left_out)}" if left_out else ""
+    return f"nothing is paid for {', '.join(left_out)}" if bills and left_out else ""

@@ -33,7 +33,7 @@ class Kept:
 
     name: str
     num_checkpoints: int
-    tb: float
+    num_bytes: int
 
 
 def kept(keep: Keep, *, num_bytes: int, interval_s: float, run_s: float) -> list[Kept]:
@@ -47,7 +47,7 @@ def kept(keep: Keep, *, num_bytes: int, interval_s: float, run_s: float) -> list
         "cold": int(run_s / keep.cold_every_s) if keep.cold_every_s else 0,
     }
     return [
-        Kept(name=name, num_checkpoints=count, tb=count * num_bytes / _TB)
+        Kept(name=name, num_checkpoints=count, num_bytes=count * num_bytes)
         for name, count in counts.items()
         if count
     ]
@@ -55,4 +55,4 @@ def kept(keep: Keep, *, num_bytes: int, interval_s: float, run_s: float) -> list
 
 def stored_tb(lines: list[Kept]) -> float:
     """What stands on storage at the end of the run: all lines but the first."""
-    return sum(line.tb for line in lines[1:])
+    return sum(line.num_bytes for line in lines[1:]) / _TB

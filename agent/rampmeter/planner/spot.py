@@ -40,12 +40,14 @@ class Notice:
 class Spot:
     """The same run on spot capacity.
 
+    saved_share: of the price of a useful GPU-hour on demand; below 0 where spot is dearer.
     restart_limit_s and mtbf_limit_s: where spot stops winning if only that figure changes; None = it never wins.
     """
 
     job: Job
     found: Answer
     cost_per_useful_gpu_hour: float | None
+    saved_share: float | None
     break_even_goodput: float
     restart_limit_s: float | None
     mtbf_limit_s: float | None
@@ -65,10 +67,12 @@ def spot(job: Job, on_demand: Answer, price_per_gpu_hour: float, terms: SpotTerm
     found = answer(moved)
     break_even = terms.price_per_gpu_hour * on_demand.goodput / price_per_gpu_hour
     wins = found.goodput > break_even
+    cost = terms.price_per_gpu_hour / found.goodput if found.goodput else None
     return Spot(
         job=moved,
         found=found,
-        cost_per_useful_gpu_hour=terms.price_per_gpu_hour / found.goodput if found.goodput else None,
+        cost_per_useful_gpu_hour=cost,
+        saved_share=None if cost is None else 1.0 - cost * on_demand.goodput / price_per_gpu_hour,
         break_even_goodput=break_even,
         restart_limit_s=_restart_limit_s(moved, found.waste, break_even) if wins else None,
         mtbf_limit_s=_mtbf_limit_s(moved, break_even) if wins else None,

@@ -1,0 +1,130 @@
+"""What people read: one golden text per example, and sentences that depend on what was found."""
+
+import json
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from rampmeter import cli
+from support.write_plan_texts import GOLDEN, text_again
+
+
+def flat(text):
+    """Without line breaks."""
+    return " ".join(text.split())
+
+
+TEXTS = sorted(GOLDEN.glob("*.txt"))
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=[path.stem for path in TEXTS])
+def test_the_examples_say_what_they_said(path):
+    """Each file begins with its command; tests/support/write_plan_texts.py writes them anew."""
+    assert text_again(path) == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=[path.stem for path in TEXTS])
+def test_the_examples_fit_a_terminal_and_answer_first(path):
+    """80 columns, plain text, and the answer in the first sentence."""
+    _command, text = path.read_text(encoding="utf-8").split("\n\n", 1)
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.startswith(("Checkpoint every", "With a checkpoint every"))
+    assert "\x1b" not in text
+
+
+def test_a_run_that_never_ends_is_called_so(say, plan):
+    """No hours, no prices, no division by zero: and every other question is answered as far as it can be."""
+    options = (
+        "--gpus 8 --stall 2min --mtbf 10min --restart 20min --run-hours 20 --price-per-gpu-hour 2 --spot-price 1 "
+        "--spot-mtbf 4min --strategies --size 4GB --jobs 5 --capacity 1GB/s --change restart=1min --keep 3 --sweep"
+    )
+    assert say(options).startswith("This run never ends")
+    found = plan(options)
+    assert found["goodput"] == 0.0
+    assert not {"wall_h", "wasted_cost", "cost_per_useful_gpu_hour", "spot"} & set(found)
+    assert found["changes"][0]["goodput"] > 0.0
+
+
+def test_a_run_that_never_ends_on_spot_still_ends_on_demand(say, plan):
+    """Spot loses, and nothing is divided by its goodput of 0."""
+    options = (
+        "--gpus 8 --stall 1s --mtbf 10h --restart 20min --run-hours 20 --price-per-gpu-hour 2 --spot-price 1 "
+        "--spot-mtbf 10min"
+    )
+    text = flat(say(options))
+    assert "On spot the run never ends." in text
+    assert "here it does not win" in text
+    assert not plan(options)["spot"]["wins"]
+
+
+def test_dear_spot_is_called_dearer(say):
+    """It may also cost more per useful hour and end all the same."""
+    text = flat(
+        say(
+            "--gpus 8 --stall 1s --mtbf 100h --restart 20min --run-hours 20 --price-per-gpu-hour 2 --spot-price 1.9 "
+            "--spot-mtbf 2h"
+        )
+    )
+    assert "On spot a useful GPU-hour is 16 % dearer." in text
+    assert "here it does not win" in text
+
+
+@pytest.mark.parametrize(
+    ("every", "says"),
+    [
+        ("5s", "checkpoint less often, or make it cheaper"),
+        ("300s", "Only a cheaper checkpoint or fewer failures"),
+        ("3h", "checkpoint more often"),
+    ],
+)
+def test_what_to_do_about_the_largest_loss(say, every, says):
+    """Too often, right, too rarely."""
+    assert says in flat(say(f"--stall 1.5s --mtbf 9h --checkpoint-every {every}"))
+
+
+def test_a_notice_that_is_too_short_is_worth_nothing(say):
+    """A save of 500 s does not fit into 120 s; without a size it is unknown."""
+    spot = "--stall 1s --mtbf 9h --gpus 8 --price-per-gpu-hour 2 --spot-price 1 --spot-mtbf 2h --notice 120s"
+    assert "does not fit" in flat(say(f"{spot} --size 5TB --bandwidth 10GB/s"))
+    assert "unknown" in say(spot)
+
+
+def test_an_asynchronous_write_that_is_too_long_is_held_back(say, plan):
+    """Writes would queue: the interval is held at 1.25 write times, and it is said."""
+    options = "--stall 50000s --mtbf 30s --strategies"
+    assert plan(options)["strategies"][2]["interval_s"] == pytest.approx(1.25 * 50_000 / 16)
+    assert not plan(options)["strategies"][2]["ends_before_next"]
+    assert "held" in say(options)
+
+
+def test_where_nobody_waits_random_starts_are_as_good(say):
+    """A storage that is far from busy needs no coordination, and the text does not pretend."""
+    text = flat(say("--stall 1.5s --size 1GB --mtbf 9h --gpus 8 --jobs 2 --capacity 1TB/s"))
+    assert "the price of a byte is 0" in text
+    assert "Starts at random are as good here" in text
+
+
+def test_the_command_imports_nothing_heavy():
+    """It runs on a base install: no torch, numpy or matplotlib before --png."""
+    command = shlex.split(
+        "plan --stall 1.5s --size 1.4TB --mtbf 9h --gpus 256 --jobs 200 --capacity 1TB/s --sweep --json"
+    )
+    code = (
+        "import sys; from rampmeter import cli; code = cli.main(sys.argv[1:]); "
+        "sys.exit(code or len({'torch', 'numpy', 'matplotlib', 'httpx', 'asyncio'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["sweep"]
+
+
+def test_help_shows_an_example(capsys):
+    """A command that can be pasted."""
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["plan", "--help"])
+    assert caught.value.code == 0
+    said = capsys.readouterr().out
+    (example,) = [line for line in said.splitlines() if line.startswith("  rampmeter plan ")]
+    assert cli.main(shlex.split(example)[1:]) == 0
