@@ -14,7 +14,7 @@ from rampmeter.core.messages import (
     SlotRequest,
     WaitReason,
 )
-from rampmeter_coordinator.model import counting, precedence, reporting
+from rampmeter_coordinator.model import counting, estimates, precedence, reporting
 from rampmeter_coordinator.model.answering import Answering
 from rampmeter_coordinator.model.holding import Holding
 from rampmeter_coordinator.model.pool import HOLD_RENEWAL_S, HOLD_SLOT_S
@@ -117,7 +117,13 @@ class Leasing:
     def learn(self, job: Job, lease: Lease, request: Renew | Release, now_s: float) -> None:
         """What the writer did since its last report: how far it is, and what that says about the storage."""
         state, pace = self._state, lease.achieved_bytes_per_s
+        is_absurd = estimates.is_absurd_report(job, lease, request, now_s)
         report = reporting.since_last(lease, request, now_s)
+        if is_absurd:
+            lease.achieved_bytes_per_s = pace
+            estimates.doubt(job, job.save)
+            state.count("absurd")
+            return
         if abs(lease.achieved_bytes_per_s - pace) > NEW_PACE * pace:
             self._foresee_anew()
         if report is None or state.config.lane(lease.kind) is not Kind.WRITE or not state.enforces(job):
