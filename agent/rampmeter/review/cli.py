@@ -52,11 +52,7 @@ class ReviewCommand:
         plan = read_plan(args.plan)
         found = figures(plan)
         result = review(plan, found)
-        text = (
-            json.dumps(as_json(plan, found, result), indent=2) + "\n"
-            if args.json
-            else as_text(plan, found, result)
-        )
+        text = json.dumps(as_json(plan, found, result)) + "\n" if args.json else as_text(plan, found, result)
         print(text, end="")  # noqa: T201
         return 1 if _fails(result, args.fail_on) else 0
 

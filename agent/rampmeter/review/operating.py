@@ -1,6 +1,6 @@
 """Rules on running it: validation, restore on other nodes, what is kept, who is told. Pure functions of the plan."""
 
-from rampmeter.core.units import format_bytes, format_duration
+from rampmeter.core.units import format_bytes, format_duration, format_money
 from rampmeter.review.figures import Figures, num_kept
 from rampmeter.review.finding import Flaw, Severity
 from rampmeter.review.plan import Alert, CheckpointPlan, Keep, Layout, Retention
@@ -91,7 +91,7 @@ def keeps_everything(plan: CheckpointPlan, figures: Figures) -> Flaw | None:
 
 def _storage_price(plan: CheckpointPlan, num_bytes: float) -> str:
     price = plan.storage.price_per_tb_month
-    return "" if not price else f"; the difference costs ${num_bytes / 1e12 * price:,.0f} a month"
+    return "" if not price else f"; the difference costs {format_money(num_bytes / 1e12 * price)} a month"
 
 
 def keeps_too_few(plan: CheckpointPlan, figures: Figures) -> Flaw | None:

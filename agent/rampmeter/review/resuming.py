@@ -147,13 +147,19 @@ def state(plan: CheckpointPlan, figures: Figures) -> Flaw | None:
         changes_run=True,
         what=f"{_lacks(plan.size, missing)}{sizes}",
         why=" ".join([*reasons, _size_reason(plan, figures)] if sizes else reasons),
-        cost=_cost_of_size(plan, figures)
-        if sizes
-        else "Not one of hours: the run after the first restart is another one than the run before.",
+        cost=_cost_of_size(plan, figures) if sizes else _cost_of_state(severity),
         change=f"Also save {named}"
-        + ("." if Part.GRAD_SCALER in missing else ", and the gradient scaler if there is one.")
+        + (", and the gradient scaler if there is one." if severity is Severity.CRITICAL else ".")
         + (f" Plan with {format_bytes(figures.checkpoint_bytes)}." if sizes else ""),
     )
+
+
+def _cost_of_state(severity: Severity) -> str:
+    if severity is Severity.LOW:
+        return (
+            "None in quality; a resumed run cannot be compared bit for bit with one that was not interrupted."
+        )
+    return "Not one of hours: the run after the first restart is another one than the run before."
 
 
 def _lacks(held: Size, missing: tuple[Part, ...]) -> str:

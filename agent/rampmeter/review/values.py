@@ -1,18 +1,14 @@
 """Single values of a plan's file: a reader gives a checked value, or raises ConfigError that begins with its place."""
 
 import math
-import re
 from collections.abc import Callable
-from decimal import Decimal
 from enum import StrEnum
 from typing import Any, TypeVar
 
 from rampmeter.core.errors import ConfigError
-from rampmeter.core.units import parse_bytes, parse_duration, parse_rate
+from rampmeter.core.units import parse_bytes, parse_count, parse_duration, parse_rate
 
 MAX_WHOLE = 10**9
-_COUNT = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)\s*([KMBT]?)")
-_TIMES = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 
 Reader = Callable[[object, str], Any]
 Word = TypeVar("Word", bound=StrEnum)
@@ -64,10 +60,7 @@ def rate(value: object, place: str) -> int:
 
 def count(value: object, place: str) -> int:
     """A large number above 0, such as "70B"."""
-    match = _COUNT.fullmatch(value.strip()) if isinstance(value, str) else None
-    if match is None:
-        raise ConfigError(f'{place}: must be a number with K, M, B or T in quotes, for example "70B"')
-    return _above_0(int(Decimal(match[1]) * _TIMES[match[2]]), place)
+    return _above_0(_with_unit(value, place, parse_count, "70B"), place)
 
 
 def duration(value: object, place: str) -> float:
@@ -110,7 +103,7 @@ Quantity = TypeVar("Quantity", int, float)
 
 def _with_unit(value: object, place: str, parse: Callable[[str], Quantity], example: str) -> Quantity:
     if not isinstance(value, str):
-        raise ConfigError(f'{place}: must be in quotes and with a unit, for example "{example}"')
+        raise ConfigError(f'{place}: must be in quotes, for example "{example}"')
     try:
         return parse(value)
     except ConfigError as error:

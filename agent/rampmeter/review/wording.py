@@ -2,15 +2,18 @@
 
 from collections.abc import Sequence
 
-from rampmeter.core.units import format_duration
+from rampmeter.core.units import format_duration, format_money
 from rampmeter.review.plan import Run
 
 
 def about(value: float) -> str:
-    """An estimate: whole below 10,000, three digits that count above, two below 10: 50,790.4 is 50,800."""
-    if value < 10:
-        return f"{value:.2g}"
-    return f"{value:,.0f}" if value < 10_000 else f"{float(f'{value:.3g}'):,.0f}"
+    """An estimate: 50,790.4 is 50,800; two digits below 10."""
+    return f"{value:.2g}" if value < 10 else f"{_rounded(value):,.0f}"
+
+
+def _rounded(value: float) -> float:
+    """From 10,000 on to three digits that count."""
+    return value if value < 10_000 else float(f"{value:.3g}")
 
 
 def minutes(duration_s: float) -> str:
@@ -42,7 +45,7 @@ def gpu_hours(amount: float, run: Run) -> str:
     said = f"{about(amount)} GPU-hours"
     if not run.price_per_gpu_hour:
         return said
-    return f"{said} (${about(amount * run.price_per_gpu_hour)})"
+    return f"{said} ({format_money(_rounded(amount * run.price_per_gpu_hour))})"
 
 
 def tb(num_bytes: float) -> str:
