@@ -62,7 +62,6 @@ class StepWatch:
         """Training stands still for a snapshot, after a step that was seen."""
         with self._lock:
             self._end_stretch(self._here())
-            self._since = None
 
     def flush_begins(self) -> None:
         """The snapshot is taken, training goes on, and its flush begins."""

@@ -68,6 +68,29 @@ def test_flushes_are_measured_against_what_is_between_them():
     assert figure == pytest.approx(1.0 / 3.0)
 
 
+def test_a_step_that_a_flush_ends_in_is_on_neither_side():
+    """It may be long, as here, and belongs to both."""
+    training = Training()
+    for _ in range(5):
+        training.train(10, 1.0)
+        training.watch.snapshot_begins()
+        training.watch.flush_begins()
+        training.train(10, 1.1)
+        training.clock.advance(50.0)
+        figure = training.watch.flush_ended(committed=True, at_work_s=61.0)
+        training.train(1, 50.0)
+    assert figure == pytest.approx(1.0 / 11.0)
+
+
+def test_what_is_between_two_flushes_is_one_stretch_where_nobody_asks():
+    """Training beside a keeper that sleeps: from the first step after a flush to the next snapshot."""
+    training = Training()
+    for _ in range(4):
+        training.train(10, 1.0, asked=False)
+        figure = training.save(10, 1.1)
+    assert figure == pytest.approx(1.0 / 11.0)
+
+
 def test_short_steps_are_timed_together():
     """Steps of 1 ms of which each hundredth is held up for 20 ms: that is the slow-down, not an outlier."""
     training = Training()
