@@ -171,7 +171,9 @@ class Talker:
         return self.say(Renew, now_s, lost=lost, **words)
 
     def release(self, now_s: float, outcome: Outcome = Outcome.COMMITTED, **fields: Any) -> Body:
-        return self.say(Release, now_s, **({"fence": self.fence, "outcome": outcome} | _DONE | fields))
+        written = {"done_bytes": self.figures["num_bytes"] or 1} if outcome is Outcome.COMMITTED else {}
+        words = {"fence": self.fence, "outcome": outcome} | _DONE | written | fields
+        return self.say(Release, now_s, **words)
 
     def finish(self, now_s: float, *, lost: bool = False) -> Body:
         return self.say(Finish, now_s, lost=lost, reason=EndReason.FINISHED)

@@ -244,7 +244,7 @@ class Ledger:
         return self._viewing.pool(self._state.price, self._leasing.live_price(now_s), now_s)
 
     def job_views(self, now_s: float) -> list[JobView]:
-        return self._viewing.jobs(now_s)
+        return self._viewing.jobs(self._leasing.live_price(now_s), now_s)
 
     def lease_views(self, now_s: float) -> list[LeaseView]:
         return self._viewing.leases(now_s)

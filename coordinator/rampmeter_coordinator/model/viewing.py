@@ -1,14 +1,14 @@
 """Frozen copies of a pool's state for people and metrics. Changes nothing."""
 
 from rampmeter.core.messages import Kind
-from rampmeter_coordinator.model import bidding, counting, losses, planning, restarts
+from rampmeter_coordinator.model import bidding, counting, estimates, losses, planning, restarts
 from rampmeter_coordinator.model.goodput import unpacked
 from rampmeter_coordinator.model.history import History
 from rampmeter_coordinator.model.losses import PoolLosses
 from rampmeter_coordinator.model.rates import Rates
-from rampmeter_coordinator.model.records import Job
+from rampmeter_coordinator.model.records import Evidence, Job
 from rampmeter_coordinator.model.state import PoolState
-from rampmeter_coordinator.model.views import JobView, LeaseView, PoolView, RestartView
+from rampmeter_coordinator.model.views import Estimate, Figures, JobView, LeaseView, PoolView, RestartView
 
 
 class Viewing:
@@ -80,11 +80,11 @@ class Viewing:
             found |= self._rates.would(lane, now_s)
         return found
 
-    def jobs(self, now_s: float) -> list[JobView]:
+    def jobs(self, live_price: float, now_s: float) -> list[JobView]:
         """Every job."""
-        return [self._job(job, now_s) for job in self._state.jobs.values()]
+        return [self._job(job, live_price, now_s) for job in self._state.jobs.values()]
 
-    def _job(self, job: Job, now_s: float) -> JobView:
+    def _job(self, job: Job, live_price: float, now_s: float) -> JobView:
         waits_since_s = counting.waits_since(job, now_s)
         heard_s = job.registered_s if job.contact_s is None else job.contact_s
         history = job.history or History(credited_s=job.registered_s)
@@ -110,6 +110,7 @@ class Viewing:
             waiting_for_s=None if waits_since_s is None else now_s - waits_since_s,
             wait_reason=job.waiter.reason if job.waiter else None,
             bid_gpu_s_per_byte=bidding.bid_of(job, job.waiter, now_s) if job.waiter else None,
+            live_price_gpu_s_per_byte=live_price,
             step=job.step,
             committed_step=job.committed_step,
             commit_age_s=None if job.snapshot_s is None else now_s - job.snapshot_s,
@@ -121,6 +122,8 @@ class Viewing:
             num_failed=job.num_failed,
             num_skipped=job.num_skipped,
             num_ungoverned=job.num_ungoverned,
+            num_absurd=job.evidence.num_absurd if job.evidence else 0,
+            figures=_figures(job),
             finished=job.finished,
         )
 
@@ -159,3 +162,16 @@ class Viewing:
             done_bytes=lease.done_bytes,
             num_bytes=lease.num_bytes,
         )
+
+
+def _figures(job: Job) -> Figures:
+    known = job.evidence or Evidence()
+    return Figures(
+        num_bytes=Estimate(value=job.num_bytes, num_samples=known.of_bytes),
+        stall_s=Estimate(value=job.stall_s, num_samples=known.of_stall),
+        write_s=Estimate(value=job.write_s, num_samples=known.of_write),
+        at_work_s=Estimate(value=job.at_work_s, num_samples=known.of_write),
+        lead_s=Estimate(value=job.lead_s, num_samples=known.of_lead),
+        eps=Estimate(value=estimates.eps_of(job), num_samples=known.of_eps),
+        max_bytes_per_s=Estimate(value=known.max_bytes_per_s, num_samples=known.of_rate),
+    )

@@ -63,14 +63,48 @@ class RestartView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What is believed of a job, and how many samples stand behind it: 0 = what the job said of itself, or a prior.
+
+    value   None = nothing is known
+    """
+
+    value: float | None
+    num_samples: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What a job's interval follows from, as far as it was measured, in the units that the names end with.
+
+    stall_s          training blocked by a save
+    write_s          from snapshot to durable; at_work_s: of it what was not spent waiting for the lease's rate
+    lead_s           from grant to first byte
+    eps              what training loses beside a flush, as a share of the time at work
+    max_bytes_per_s  what the job can write by itself, as it says
+    """
+
+    num_bytes: Estimate
+    stall_s: Estimate
+    write_s: Estimate
+    at_work_s: Estimate
+    lead_s: Estimate
+    eps: Estimate
+    max_bytes_per_s: Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
     """One job as the coordinator knows it.
 
     counted_bytes_per_s   what it may be using now at most
-    bid_gpu_s_per_byte    what a byte written now is worth to it, while it waits
+    bid_gpu_s_per_byte    what a byte written now is worth to it, while it waits ...
+    live_price_gpu_s_per_byte   ... beside the largest waiting bid of the pool: who bids less waits
     enforced              False in shadow mode: it is granted at once
     unsaved_s             how much would be lost now: since the newest durable snapshot, or since registration
     lost                  silent for so long that its demand counts no more
+    figures               what is believed of its saves
+    num_absurd            reports of it that cannot have been so, and taught nothing
     num_failures          as they count in M: old ones fade
     num_interruptions     attempts that were replaced without having finished or been cancelled
     account_s             seconds behind `goodput`: up to its newest save, start or end, without times of silence
@@ -97,6 +131,7 @@ class JobView:
     waiting_for_s: float | None
     wait_reason: WaitReason | None
     bid_gpu_s_per_byte: float | None
+    live_price_gpu_s_per_byte: float
     step: int
     committed_step: int | None
     commit_age_s: float | None
@@ -108,6 +143,8 @@ class JobView:
     num_failed: int
     num_skipped: int
     num_ungoverned: int
+    num_absurd: int
+    figures: Figures
     finished: bool
 
 

@@ -46,9 +46,9 @@ def test_figures_of_a_registration_are_believed_until_something_was_measured() -
     desk = Desk()
     job = desk.writer(1, T, num_bytes=5_000)
     assert desk.ledger.job_views(T)[0].num_bytes == 5_000
-    job.release(T + 1, done_bytes=7_000, stall_s=2.0, write_s=10.0)
-    job.register(T + 2, num_bytes=9_000, stall_s=9.0)
-    view = desk.ledger.job_views(T + 2)[0]
+    job.release(T + 10, done_bytes=7_000, stall_s=2.0, write_s=10.0)
+    job.register(T + 11, num_bytes=9_000, stall_s=9.0)
+    view = desk.ledger.job_views(T + 11)[0]
     assert (view.num_bytes, view.stall_s, view.write_s) == (7_000, 2.0, 10.0)
 
 
@@ -56,10 +56,10 @@ def test_samples_are_smoothed() -> None:
     """A new sample weighs 0.3."""
     desk = Desk()
     job = desk.writer(1, T, stall_s=1.0)
-    job.release(T + 1, stall_s=2.0, write_s=10.0)
-    job.ask(T + 2, ready_in_s=0.0)
-    job.release(T + 3, stall_s=1.3, write_s=20.0)
-    view = desk.ledger.job_views(T + 3)[0]
+    job.release(T + 10, stall_s=2.0, write_s=10.0)
+    job.ask(T + 11, ready_in_s=0.0)
+    job.release(T + 31, stall_s=1.3, write_s=20.0)
+    view = desk.ledger.job_views(T + 31)[0]
     assert view.stall_s == pytest.approx(1.79)
     assert view.write_s == pytest.approx(13.0)
 

@@ -18,6 +18,7 @@ DURATIONS = {
     SafeOffer: {"after_s", "for_s"},
     Planned: {"interval_s", "phase_offset_s", "request_after_s", "safe_after_s", "safe_for_s"},
     Lease: {"throttled_s", "blocked_s", "busy_s"},
+    records.Evidence: {"mtbf_s"},
     Belief: {"site_s"},
     History: {"step_s", "believed_restart_s", "down_s", "load_s", "warm_up_s", "startup_s", "queued_s"},
 }
