@@ -25,7 +25,7 @@ Figures = tuple[float, float, float, float, float]
 NUM_FIGURES = 5
 """Of a load: the fields of `Asked` in their order, but for the last one."""
 
-NEWCOMER_SHARE = 0.02
+NEWCOMER_SHARE = 0.01
 """Of the budget: what a job may count with on its word alone, or the median of what all ask where that is more."""
 
 SAME_PRICE = 0.01

@@ -19,6 +19,7 @@ from rampmeter_coordinator.model.market import (
 from rampmeter_coordinator.model.pool import PoolConfig
 from rampmeter_coordinator.model.records import Job
 from rampmeter_coordinator.model.state import PoolState
+from rampmeter_coordinator.sim.population import mixed_fleet
 from support.desk import Desk
 from support.records import job
 
@@ -254,6 +255,30 @@ def test_a_job_that_has_saved_is_not_believed_other_claims_at_once(claim: dict[s
     assert intervals(stall, jobs[1:]) == pytest.approx(before, rel=0.05)
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("load", [0.9, 0.995, 1.0, 1.05, 1.5, 3.0])
+def test_an_absurd_newcomer_moves_nobody_in_a_mixed_fleet(load: float, seed: int) -> None:
+    """Least of all where the price is about to leave 0: there small jobs feel each hundredth most."""
+    jobs = [
+        job(
+            spec.uid,
+            num_gpus=spec.num_gpus,
+            num_bytes=spec.num_bytes,
+            mtbf_s=spec.mtbf_s,
+            stall_s=spec.stall_s,
+            num_committed=1,
+        )
+        for spec in mixed_fleet(200, seed)
+    ]
+    demand = interval.demand([planning.load_of(one) for one in jobs], 0.0)
+    stall = Stall(*jobs, config=replace(POOL, capacity_bytes_per_s=int(demand / load)))
+    stall.price(0.0)
+    before = intervals(stall, jobs)
+    stall.come(job("liar", num_bytes=10**18, num_gpus=10**6, mtbf_s=1e-3))
+    stall.price(LATER_S)
+    assert intervals(stall, jobs) == pytest.approx(before, rel=0.05)
+
+
 def test_a_restart_with_the_same_figures_changes_nothing() -> None:
     """Whoever has saved under them is believed, also a giant, and also after a goodbye."""
     jobs = [example(str(number), num_committed=3) for number in range(20)]
@@ -271,7 +296,7 @@ def test_a_restart_with_the_same_figures_changes_nothing() -> None:
 
 
 def test_an_honest_giant_is_priced_in_full_after_its_first_save() -> None:
-    """Until then it counts for 2 % of the budget; after it as the scalar twin has it."""
+    """Until then it counts for a hundredth of the budget; after it as the scalar twin has it."""
     jobs = [example(str(number), num_committed=1) for number in range(200)]
     giant = example("giant", num_bytes=100 * BYTES, num_gpus=20 * GPUS)
     stall = Stall(*jobs, config=BIG)
