@@ -213,3 +213,9 @@ def test_write_times(plan, options, interval_s):
 def test_failures_seen_so_far(plan, seen, mtbf_h):
     """256 GPUs: the prior, and the prior corrected."""
     assert plan(f"--stall 1.5s --gpus 256 {seen}")["mtbf_s"] / 3600 == near(mtbf_h)
+
+
+def test_a_synchronous_write_needs_no_floor(plan):
+    """It cannot overtake itself: a write as long as the time between failures is made once in 0.84 of that time."""
+    found = plan("--size 1TB --bandwidth 1GB/s --mtbf 1000s")
+    assert found["interval_s"] == near(841.4)

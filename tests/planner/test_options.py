@@ -1,5 +1,7 @@
 """Wrong calls are refused with exit code 2, and the message names the option and what to do."""
 
+import random
+
 import pytest
 
 ALONE = "--stall 1.5s --mtbf 9h"
@@ -13,6 +15,8 @@ ALONE = "--stall 1.5s --mtbf 9h"
         ("--stall 1.5s", "--mtbf", "--gpus for the usual rate"),
         ("--stall soon --mtbf 9h", "--stall", '"soon" is no duration'),
         ("--stall 1.5s --mtbf 0s", "--mtbf", "more than 0"),
+        ("--stall 0s --mtbf 9h", "--stall", "more than 0"),
+        (f"{ALONE} --write 0s", "--write", "more than 0"),
         ("--size 1.4Tb --bandwidth 2TB/s --mtbf 9h", "--size", "175 GB"),
         ("--size 0B --bandwidth 2TB/s --mtbf 9h", "--size", "more than 0"),
         ("--size 1TB --bandwidth 2TB --mtbf 9h", "--bandwidth", "is no rate"),
@@ -106,3 +110,45 @@ def test_the_keys_that_programs_rely_on(plan):
     assert set(found["waste"]) == {"write", "rework", "restart", "total"}
     assert {"wall_h", "wasted_gpu_h", "wasted_cost", "cost_per_useful_gpu_hour"} <= set(found)
     assert {"price", "interval_s", "demand_bytes_per_s", "waste_total"} <= set(found["shared"])
+
+
+ANY = {
+    "--stall": ["1ms", "30s", "3d", "9000000000s"],
+    "--mtbf": ["1ms", "9h", "9000000000s"],
+    "--restart": ["0s", "1h", "9000000000s"],
+    "--write": ["1ms", "1h"],
+    "--eps": ["0", "1"],
+    "--size": ["1B", "1.4TB", "900PB"],
+    "--bandwidth": ["1B/s", "10000TB/s"],
+    "--base-price": ["0", "1e6"],
+    "--checkpoint-every": ["1ms", "100d"],
+    "--failed-recoveries": ["0", "0.99"],
+    "--run-hours": ["0.001", "1e7"],
+    "--price-per-gpu-hour": ["0.0001", "1000000"],
+    "--capacity": ["1B/s", "10000TB/s"],
+    "--jobs": ["1", "1000"],
+    "--spot-price": ["0.0001", "1000000"],
+    "--spot-mtbf": ["1ms", "9000000000s"],
+    "--keep": ["3"],
+    "--change": ["restart=1ms", "stall=9000000000s"],
+}
+NEEDED = ("--stall", "--mtbf", "--size", "--price-per-gpu-hour", "--run-hours")
+TOGETHER = {
+    "--jobs": "--capacity",
+    "--capacity": "--jobs",
+    "--spot-price": "--spot-mtbf",
+    "--spot-mtbf": "--spot-price",
+    "--eps": "--write",
+}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_any_figures_give_a_finite_answer(say, seed):
+    """From a millisecond to centuries: text and figures, never an error, NaN or infinity."""
+    draw = random.Random(seed)
+    picked = {*NEEDED, *(name for name in ANY if draw.random() < 0.5)}
+    picked |= {TOGETHER[name] for name in picked if name in TOGETHER}
+    options = " ".join(f"{name} {draw.choice(ANY[name])}" for name in sorted(picked))
+    for ending in ("--strategies --sweep", "--strategies --sweep --json"):
+        text = say(f"{options} --gpus 8 {ending}")
+        assert not {"nan", "inf", "NaN", "Infinity", "-Infinity"} & set(text.replace(",", " ").split())

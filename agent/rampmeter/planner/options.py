@@ -74,8 +74,8 @@ def read_job(args: argparse.Namespace) -> Job:
     num_bytes = _size(args)
     rate = _value(args, "bandwidth", _positive(parse_rate))
     moved_s = num_bytes / rate if num_bytes is not None and rate is not None else None
-    stall_s = _value(args, "stall", parse_duration)
-    given_write_s = _value(args, "write", parse_duration)
+    stall_s = _value(args, "stall", _positive(parse_duration))
+    given_write_s = _value(args, "write", _positive(parse_duration))
     write_s = moved_s if given_write_s is None else given_write_s
     if stall_s is None and write_s is None:
         raise ConfigError(

@@ -10,7 +10,7 @@ _GAP = 2
 
 def percent(share: float, digits: int = 1) -> str:
     """A fraction as `14.8 %`."""
-    return f"{100.0 * share:.{digits}f} %"
+    return "> 1,000 %" if share > 10.0 else f"{100.0 * share:.{digits}f} %"
 
 
 def span(duration_s: float) -> str:
