@@ -5,7 +5,7 @@ counts for nothing, and what a job says of its own times is bounded by what pass
 told, but for M: when a pool's failures have moved noticeably, what all its jobs ask for is worked out anew.
 """
 
-from rampmeter.core.messages import EndReason, Heartbeat, Kind, Register, Release, Survives
+from rampmeter.core.messages import EndReason, Heartbeat, Kind, Outcome, Register, Release, Survives
 from rampmeter_coordinator.model import counting, planning, restarts
 from rampmeter_coordinator.model.failures import LOOK_EVERY_S, MOST_GPUS
 from rampmeter_coordinator.model.goodput import OBSERVED, Cause, unpacked
@@ -51,7 +51,7 @@ class Attempts:
         """A newer attempt has registered, and nothing of the older one is overwritten yet."""
         history, last_s = self._state.history_of(job), counting.last_heard_s(job)
         self._credit(job, last_s, now_s)
-        is_unclean = _is_unclean(job, history)
+        is_unclean = _is_unclean(history)
         if is_unclean and _has_worked(job) and last_s - job.registered_s > restarts.restart_s(job):
             self._failed(job, history, last_s, now_s)
         self._charge_end(job, history, last_s, is_unclean=is_unclean)
@@ -61,6 +61,7 @@ class Attempts:
             self._was_down(job, history, now_s - last_s)
         history.kept_step, history.step_s = _kept_step(job, is_unclean=is_unclean), _step_s(job, last_s)
         history.ended, history.startup_s, history.queued_s = None, 0.0, 0.0
+        history.is_announced = history.is_saved = False
         job.began_step, job.warmed_up = None, False
         self._look(now_s)
 
@@ -104,6 +105,8 @@ class Attempts:
         """A save is over, well or not: what it held training up for, as far as it says."""
         passed_s = self._credit(job, now_s, now_s)
         self._state.charge(job, Cause.STALLED, min(_stalled(job, request), passed_s))
+        history = self._state.history_of(job)
+        history.is_saved = history.is_announced and request.outcome is Outcome.COMMITTED
         self._look(now_s)
 
     # -- it ends -----------------------------------------------------------------------------------------------
@@ -168,24 +171,27 @@ class Attempts:
         if not state.failures.is_news(now_s):
             return
         for job in state.jobs.values():
-            job.belief, job.load = state.failures.belief, None
+            job.belief, job.load, job.planned_price = state.failures.belief, None, None
             if not (job.finished or planning.is_lost(job, now_s)):
                 self._market.figures_changed(job)
 
 
 def waited(state: PoolState, job: Job, waiter: Waiter, now_s: float) -> None:
-    """A slot was granted: where the GPUs were idle until now, that is lost."""
+    """A slot was granted: where the GPUs were idle until now, that is lost; and whether an end was announced."""
+    history, waited_s = state.history_of(job), now_s - waiter.since_s
     if waiter.kind is Kind.READ:
-        state.history_of(job).queued_s += now_s - waiter.since_s
-    elif not job.synchronous or waiter.started:
+        history.queued_s += waited_s
+        state.charge(job, Cause.WAITING, waited_s)
         return
-    state.charge(job, Cause.WAITING, now_s - waiter.since_s)
+    history.is_announced, history.is_saved = waiter.deadline_at_s is not None, False
+    if job.synchronous and not waiter.started:
+        state.charge(job, Cause.WAITING, waited_s)
 
 
-def _is_unclean(job: Job, history: History) -> bool:
+def _is_unclean(history: History) -> bool:
     """No goodbye, a failure, or a preemption whose announced save was not committed."""
     if history.ended is EndReason.PREEMPTED:
-        return not job.notice_served
+        return not history.is_saved
     return history.ended not in _ON_PURPOSE
 
 

@@ -43,6 +43,8 @@ class History(Struct, omit_defaults=True, gc=False, kw_only=True):
     ended              the reason that its goodbye gave
     startup_s          from its start to its first step
     queued_s           what its restore waited for a slot
+    is_announced       its newest save has a deadline, for its end is announced ...
+    is_saved           ... and was committed
     """
 
     credited_s: float
@@ -65,3 +67,5 @@ class History(Struct, omit_defaults=True, gc=False, kw_only=True):
     ended: EndReason | None = None
     startup_s: float = 0.0
     queued_s: float = 0.0
+    is_announced: bool = False
+    is_saved: bool = False

@@ -192,6 +192,7 @@ class Registry:
 
     def save_ended(self, job: Job, request: Release, now_s: float) -> None:
         """Count a save and learn from it; an aborted, failed or absurd one teaches nothing."""
+        self._attempts.save_ended(job, request, now_s)
         save, job.save = job.save, None
         if request.outcome is not Outcome.COMMITTED:
             self._state.count("failed" if request.outcome is Outcome.FAILED else "aborted")
