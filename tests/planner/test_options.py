@@ -126,7 +126,7 @@ ANY = {
     "--run-hours": ["0.001", "1e7"],
     "--price-per-gpu-hour": ["0.0001", "1000000"],
     "--capacity": ["1B/s", "10000TB/s"],
-    "--jobs": ["1", "1000"],
+    "--jobs": ["1", "100"],
     "--spot-price": ["0.0001", "1000000"],
     "--spot-mtbf": ["1ms", "9000000000s"],
     "--keep": ["3"],
@@ -142,7 +142,7 @@ TOGETHER = {
 }
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(40))
 def test_any_figures_give_a_finite_answer(say, seed):
     """From a millisecond to centuries: text and figures, never an error, NaN or infinity."""
     draw = random.Random(seed)

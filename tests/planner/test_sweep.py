@@ -1,5 +1,7 @@
 """The loss over the interval: figures, bars and picture."""
 
+import os
+import subprocess
 import sys
 
 import pytest
@@ -7,6 +9,8 @@ import pytest
 from rampmeter import cli
 
 LLAMA = "--params 405B --bytes-per-param 16 --bandwidth 2TB/s --mtbf 3.1h --restart 10min"
+CODE = "import sys; from rampmeter import cli; sys.exit(cli.main(sys.argv[1:]))"
+IN_A_PROCESS = [sys.executable, "-c", CODE, "plan", *LLAMA.split(), "--sweep"]
 
 
 def test_the_best_interval_is_the_lowest_point(plan):
@@ -43,6 +47,29 @@ def test_a_loss_of_more_than_everything_ends_at_the_edge(say):
     """Bars stop where nothing is left."""
     text = say("--stall 10min --mtbf 10min --restart 1h --sweep")
     assert max(sum(line.count(block) for block in "█▒░") for line in text.splitlines()[1:]) <= 40
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_without_blocks_gets_other_signs(encoding):
+    """The text is the same otherwise."""
+    done = subprocess.run(
+        IN_A_PROCESS,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "# writing  = redoing  . restarting" in done.stdout
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    """`rampmeter plan ... | head -1` ends quietly."""
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(IN_A_PROCESS, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_picture_is_a_png(tmp_path, say):

@@ -2,9 +2,12 @@
 
 import argparse
 import json
+import os
+import sys
 from pathlib import Path
 
 from rampmeter.planner.as_json import as_json
+from rampmeter.planner.drawing import PLAIN_FILL
 from rampmeter.planner.findings import find
 from rampmeter.planner.picture import draw
 from rampmeter.planner.report import report
@@ -37,10 +40,22 @@ class PlanCommand:
 
     def run(self, args: argparse.Namespace) -> int:
         findings = find(args)
-        print(json.dumps(as_json(findings), indent=2) if args.json else report(findings))  # noqa: T201
+        _print(json.dumps(as_json(findings), indent=2) if args.json else report(findings))
         if args.png is not None:
             draw(Path(args.png), findings)
         return 0
+
+
+def _print(text: str) -> None:
+    """To a terminal that cannot show blocks, too, and to a reader that has seen enough (`| head`)."""
+    try:
+        text.encode(sys.stdout.encoding)
+    except UnicodeEncodeError:
+        text = text.translate(PLAIN_FILL)
+    try:
+        print(text, flush=True)  # noqa: T201
+    except BrokenPipeError:  # what is left must go somewhere when Python closes stdout
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 Group = argparse._ArgumentGroup  # noqa: SLF001 - the only name that argparse has for it

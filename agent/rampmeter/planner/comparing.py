@@ -136,10 +136,18 @@ def _verdict(spot: Spot) -> str:
     if spot.restart_limit_s is None or spot.mtbf_limit_s is None:
         return paragraph(f"{border}; here it does not win.")
     return paragraph(
+        _restarts(spot),
         f"{border}: until a restart takes {span(spot.restart_limit_s)} (now {span(spot.job.restart_s)}), or an "
         f"interruption comes every {span(spot.mtbf_limit_s)} (now {span(spot.job.mtbf_s)}), "
         f"{spot.job.mtbf_s / spot.mtbf_limit_s:.1f} times as often. Watch both.",
     )
+
+
+def _restarts(spot: Spot) -> str:
+    if spot.found.dominant != "restart":
+        return ""
+    part = percent(spot.found.waste.restart / spot.found.waste.total, 0)
+    return f"On spot restarting is {part} of the loss: it matters more than the interval."
 
 
 def _notice(notice: Notice) -> str:
@@ -189,9 +197,7 @@ def shared_table(findings: Findings) -> str:
         [
             table(title, ["interval", "a write takes", "lost"], rows),
             _asked(together, storage.capacity_bytes_per_s),
-            paragraph(
-                _saved(together), "Work that a failure loses because its write had not ended is counted here."
-            ),
+            paragraph(_saved(together), "Here a snapshot counts as lost until its write has ended."),
         ]
     )
 

@@ -6,6 +6,9 @@ from rampmeter.planner.text import percent, span, table
 
 _BAR = 40
 _FILL = {"write": "█", "rework": "▒", "restart": "░"}
+PLAIN_FILL = str.maketrans("".join(_FILL.values()), "#=.")
+"""For terminals without Unicode."""
+
 _HIGHEST = 1.0
 
 

@@ -53,7 +53,7 @@ def _headline(findings: Findings) -> str:
     beside = [_wasted(findings), _cheaper(findings), _together(findings)]
     if findings.asked.job.every_s is None:
         return paragraph(f"Checkpoint every {span(found.interval_s)}: {lost}", *beside)
-    return paragraph(f"With a checkpoint every {span(found.interval_s)} {lost}", _judgement(found), *beside)
+    return paragraph(f"With a checkpoint every {span(found.interval_s)}, {lost}", _judgement(found), *beside)
 
 
 def _wasted(findings: Findings) -> str:
@@ -170,7 +170,7 @@ def _run(findings: Findings) -> str:
     if not time.luck:
         return text
     return f"{text}\n" + paragraph(
-        "Failures come at random (a Poisson process), each costs half an interval and a restart: the hours of bad luck "
+        "Failures come at random (a Poisson process), each costs redone work and a restart: the hours of bad luck "
         "follow from the number of failures that 95 of 100 such runs do not exceed."
     )
 
@@ -243,8 +243,8 @@ def _prior(findings: Findings) -> str:
 def _not_durable(job: Job) -> str:
     if job.count_write or job.synchronous:
         return ""
-    size = f", {percent(job.write_s / job.mtbf_s, 2)} here" if job.write_s is not None else ""
-    return f"work is never lost because a write had not ended yet (--write{size})"
+    size = f" would count {percent(job.write_s / job.mtbf_s, 2)}" if job.write_s is not None else ""
+    return f"a snapshot is durable at once (--write{size})"
 
 
 def _first_order(findings: Findings) -> str:
