@@ -119,19 +119,22 @@ def test_a_signal_does_not_wait_for_a_storage_that_hangs(tmp_path):
 
 
 def test_one_failure_ends_all_writers(tmp_path):
-    """Nobody writes on while the others report."""
-    files = SteadyFiles()
+    """Nobody writes on after one has failed: 100 chunks are left to each of the others."""
+    files, failed = SteadyFiles(), threading.Event()
     write = files.write
 
-    def fail_once(descriptor, data):
-        if len(files.data) >= 3:
-            raise OSError(28, os.strerror(28))
-        return write(descriptor, data)
+    def first_fails(descriptor, data):
+        if files.data:
+            failed.wait(30)
+            return write(descriptor, data)
+        files.data.append(b"")
+        failed.set()
+        raise OSError(28, os.strerror(28))
 
-    files.write = fail_once
+    files.write = first_fails
     with pytest.raises(ProbeFailed, match="no space is left"):
-        meter(tmp_path, files, max_bytes=400 * MIB).measure([4])
-    assert len(files.data) <= 8
+        meter(tmp_path, files, max_bytes=400 * MIB, duration_s=1e6).measure([4])
+    assert len(files.data) < 100
 
 
 def test_progress_is_told(tmp_path):

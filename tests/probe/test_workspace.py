@@ -18,7 +18,7 @@ from rampmeter.probing.workspace import (
     sweep,
     work_directory,
 )
-from support.probes import FORBIDDEN, NO_SPACE, READ_ONLY, FailingFiles, SteadyFiles
+from support.probes import FORBIDDEN, MIB, NO_SPACE, READ_ONLY, FailingFiles, SteadyFiles
 
 
 @pytest.fixture
@@ -124,10 +124,12 @@ def test_a_link_is_never_followed(tmp_path, dead_pid):
 
 
 def test_twice_of_what_is_written_must_be_free():
-    """And the message says what would fit."""
-    room(SteadyFiles(free_bytes=2000, free_files=20))
-    with pytest.raises(ConfigError, match=r"has 2 KB free; .* wants 2 KB\. Give a --size of at most 999 B"):
-        room(SteadyFiles(free_bytes=1999, free_files=20))
+    """And the message says what would fit, in a form that can be typed."""
+    room(SteadyFiles(free_bytes=20 * MIB, free_files=20), max_bytes=10 * MIB)
+    with pytest.raises(ConfigError, match=r"free; .* wants 21 MB\. Give a --size of at most 9MiB"):
+        room(SteadyFiles(free_bytes=20 * MIB - 1, free_files=20), max_bytes=10 * MIB)
+    with pytest.raises(ConfigError, match=r"has 1 MB free; .* wants 21 MB$"):
+        room(SteadyFiles(free_bytes=10**6, free_files=20), max_bytes=10 * MIB)
 
 
 def test_files_must_be_free_too():

@@ -69,10 +69,11 @@ def check_room(
             f"{directory} does not say how much is free: say with --size how much may be written"
         )
     if space.free_bytes is not None and space.free_bytes < needed:
+        fits = space.free_bytes // _ROOM // 2**20
+        advice = f". Give a --size of at most {fits}MiB" if fits else ""
         raise ConfigError(
             f"{directory} has {format_bytes(space.free_bytes)} free; a probe that may write "
-            f"{format_bytes(max_bytes)} wants {format_bytes(needed)}. Give a --size of at most "
-            f"{format_bytes(space.free_bytes // _ROOM)}"
+            f"{format_bytes(max_bytes)} wants {format_bytes(needed)}{advice}"
         )
     if space.free_files is not None and space.free_files < _ROOM * num_files:
         raise ConfigError(
