@@ -49,7 +49,7 @@ class PlanCommand:
 def _print(text: str) -> None:
     """To a terminal that cannot show blocks, too, and to a reader that has seen enough (`| head`)."""
     try:
-        text.encode(sys.stdout.encoding)
+        text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
         text = text.translate(PLAIN_FILL)
     try:
