@@ -233,6 +233,19 @@ def test_the_worst_comes_first():
     assert ranks == sorted(ranks)
 
 
+def test_writes_that_do_not_fit_are_one_flaw_and_not_two():
+    """Too frequent for its writes says it all; no second flaw on the interval."""
+    found = flaws(schedule={"every": "5min"}, storage={"write_bandwidth": "1GB/s"})
+    assert list(found) == ["write_time"]
+
+
+def test_where_the_write_decides_the_best_interval_it_says_so():
+    """1.25 times 980 s, and no square root."""
+    why = flaws(schedule={"every": "4h"}, storage={"write_bandwidth": "1GB/s"})["interval"].why
+    assert "1.25 times" in why
+    assert "sqrt" not in why
+
+
 def test_an_epoch_that_hardly_ever_ends_is_worked_out():
     """Chance e^-6 of 6 days without a failure a day; e^6 - 1 days to the first such stretch."""
     cost = flaws(data={"resume": "epoch_start"})["data_position"].cost

@@ -64,6 +64,11 @@ class Figures:
     num_checkpoints: int
 
     @property
+    def best_is_floor(self) -> bool:
+        """The write decides the best interval, not stall and failures."""
+        return self.best is not None and self.best.interval_s > period(self.best.stall_s, self.mtbf_s)
+
+    @property
     def gained_by_best(self) -> float:
         """The share of the run that the best interval would save."""
         if self.planned is None or self.best is None:

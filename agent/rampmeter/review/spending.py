@@ -111,27 +111,38 @@ def one_writer(plan: CheckpointPlan, figures: Figures) -> Flaw | None:
 
 
 def interval(plan: CheckpointPlan, figures: Figures) -> Flaw | None:
-    """Another interval would lose noticeably less, with the same stall."""
+    """Another interval would lose noticeably less. Where writes do not fit into it, `write_time` says so."""
     severity = _severity(figures.gained_by_best)
     planned, best = figures.planned, figures.best
     if severity is None or planned is None or best is None or not figures.mtbf_is_given:
         return None
-    often = plan.schedule.every_s < best.interval_s
+    if write_time(plan, figures) is not None:
+        return None
+    word = "frequent" if plan.schedule.every_s < best.interval_s else "rare"
     saved = figures.gained_by_best * figures.gpu_hours
-    reason = f"{percent(planned.waste.write)} of the run goes into writing, "
-    f"{percent(planned.waste.rework)} into work that is done again."
     return Flaw(
         severity=severity,
         changes_run=False,
-        what=f"Checkpoints are too {'frequent' if often else 'rare'}: every "
-        f"{format_duration(plan.schedule.every_s)}, best is {minutes(best.interval_s)}",
-        why=f"{reason} With a stall of {seconds(planned.stall_s)} and a failure every "
-        f"{format_duration(figures.mtbf_s)} the sum is least at sqrt(2 x stall x time between failures), "
-        "Young's interval.",
+        what=f"Checkpoints are too {word}: every {format_duration(plan.schedule.every_s)}, best is "
+        f"{minutes(best.interval_s)}",
+        why=f"Stalls take {percent(planned.waste.write)} of the run, work that is done again "
+        f"{percent(planned.waste.rework)}. {_why_best(figures, planned)}",
         cost=f"{percent(planned.lost)} of the run is lost, {percent(best.lost)} at the best interval: about "
         f"{gpu_hours(saved, plan.run)}.",
         change=f"Write every {minutes(best.interval_s)}; measure stall and failures, and follow them.",
         lost_gpu_hours=saved,
+    )
+
+
+def _why_best(figures: Figures, planned: Outlook) -> str:
+    if figures.best_is_floor and figures.write_s is not None:
+        return (
+            f"A write takes {seconds(figures.write_s)}; the shortest interval that leaves room for it is "
+            "1.25 times that."
+        )
+    return (
+        f"With a stall of {seconds(planned.stall_s)} and a failure every {format_duration(figures.mtbf_s)} "
+        "the sum is least at about sqrt(2 x stall x time between failures)."
     )
 
 
