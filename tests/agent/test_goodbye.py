@@ -10,6 +10,7 @@ from rampmeter.core.messages import EndReason, Survives
 from rampmeter.core.pacer import Action
 from rampmeter.figures import Figures
 from rampmeter.keeper import Keeper
+from rampmeter.stepwatch import StepWatch
 from support.training import Run
 
 
@@ -89,6 +90,26 @@ def test_a_restart_is_measured_as_it_happens(tmp_path):
         assert (beat.restored_step, beat.rolled_back) == (wanted or newest, rolled_back)
         assert min(beat.load_s, beat.warm_up_s) > 0.0
         assert beat.load_s + beat.warm_up_s <= took_s
+
+
+def test_each_flush_is_timed_from_the_end_of_its_stall_on(tmp_path, monkeypatch):
+    """The snapshot, then the flush, then its end: what training stands still for is before the flush."""
+    run, step, seen = Run(), 0, []
+    for name in ("snapshot_begins", "flush_begins", "flush_ended"):
+
+        def note(self, _name=name, _call=getattr(StepWatch, name), **fields):
+            seen.append((_name, self._clock.now()))
+            return _call(self, **fields)
+
+        monkeypatch.setattr(StepWatch, name, note)
+    with rampmeter.Checkpointer(tmp_path, interval_max_s=1.0) as ckpt:
+        while ckpt.last_save is None:
+            run.train_one()
+            step += 1
+            ckpt.step(step, run.state)
+        report = ckpt.last_save
+    assert [name for name, _ in seen][:3] == ["snapshot_begins", "flush_begins", "flush_ended"]
+    assert seen[1][1] - seen[0][1] >= report.stall_s
 
 
 def test_a_job_alone_chooses_its_period_by_what_flushes_cost_it(tmp_path):

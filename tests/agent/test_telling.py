@@ -114,6 +114,20 @@ def test_a_release_tells_what_training_lost_by_the_flush():
     assert scene.speech.figures.eps > 0.02
 
 
+def test_a_snapshot_ends_what_was_timed_before_it():
+    """Told by whoever may take it, once."""
+    scene, told = Scene(), []
+    scene.watch.snapshot_begins = lambda: told.append(scene.clock.now())
+    scene.register()
+    scene.desk.begin_snapshot()
+    assert told == []
+    scene.clock.advance(60.0)
+    scene.say(grant)
+    scene.desk.begin_snapshot()
+    scene.desk.begin_snapshot()
+    assert told == [scene.clock.now()]
+
+
 def test_a_release_without_figure_tells_none():
     """No steps between flushes were seen: nothing is told, and the prior stays."""
     scene = Scene()
