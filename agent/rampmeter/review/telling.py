@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from rampmeter.core.units import format_bytes, format_duration, format_rate
 from rampmeter.review.figures import Figures
 from rampmeter.review.finding import Finding, Review, Severity
-from rampmeter.review.plan import CheckpointPlan
+from rampmeter.review.plan import CheckpointPlan, Mode
 from rampmeter.review.wording import gpu_hours, listed, minutes, percent, seconds
 
 _COLUMNS = 80
@@ -59,7 +59,7 @@ def _figures(plan: CheckpointPlan, figures: Figures) -> Iterator[str]:
         yield from _row(
             "stall", f"{percent(lost.write)}: {seconds(figures.planned.stall_s)} in every {every}"
         )
-        yield from _row("rework", f"{percent(lost.rework)}: {_rework(figures)}")
+        yield from _row("rework", f"{percent(lost.rework)}: {_rework(plan, figures)}")
         if plan.run.restart_s:
             yield from _row(
                 "restart", f"{percent(lost.restart)}: {format_duration(plan.run.restart_s)} per failure"
@@ -80,9 +80,11 @@ def _checkpoint(plan: CheckpointPlan, figures: Figures) -> str:
     return text
 
 
-def _rework(figures: Figures) -> str:
+def _rework(plan: CheckpointPlan, figures: Figures) -> str:
+    behind = plan.schedule.mode is Mode.ASYNCHRONOUS and figures.write_s is not None
+    per_failure = "half an interval and a write" if behind else "half an interval"
     source = "" if figures.mtbf_is_given else " (assumed)"
-    return f"half an interval per failure, one failure in {format_duration(figures.mtbf_s)}{source}"
+    return f"{per_failure} per failure, one failure in {format_duration(figures.mtbf_s)}{source}"
 
 
 def _row(name: str, text: str) -> Iterator[str]:
