@@ -95,13 +95,16 @@ def test_a_restart_is_measured_as_it_happens(tmp_path):
 def test_each_flush_is_timed_from_the_end_of_its_stall_on(tmp_path, monkeypatch):
     """The snapshot, then the flush, then its end: what training stands still for is before the flush."""
     run, step, seen = Run(), 0, []
+
+    def noted(name, call):
+        def note(self, **fields):
+            seen.append((name, self._clock.now()))
+            return call(self, **fields)
+
+        return note
+
     for name in ("snapshot_begins", "flush_begins", "flush_ended"):
-
-        def note(self, _name=name, _call=getattr(StepWatch, name), **fields):
-            seen.append((_name, self._clock.now()))
-            return _call(self, **fields)
-
-        monkeypatch.setattr(StepWatch, name, note)
+        monkeypatch.setattr(StepWatch, name, noted(name, getattr(StepWatch, name)))
     with rampmeter.Checkpointer(tmp_path, interval_max_s=1.0) as ckpt:
         while ckpt.last_save is None:
             run.train_one()
