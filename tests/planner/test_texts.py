@@ -56,6 +56,7 @@ def test_a_run_that_never_ends_on_spot_still_ends_on_demand(say, plan):
     text = flat(say(options))
     assert "On spot the run never ends." in text
     assert "here it does not win" in text
+    assert "\n\n\n" not in say(options)
     assert not plan(options)["spot"]["wins"]
 
 

@@ -83,14 +83,13 @@ def spot_table(findings: Findings) -> str:
     if there is None:
         return ""
     spot = there.spot
-    return "\n".join(
-        [
-            table("Spot or on demand", ["on demand", "spot"], _spot_rows(findings, there)),
-            _verdict(spot),
-            *([_notice(spot.notice)] if spot.notice else []),
-            _deadline(findings, there),
-        ]
-    )
+    parts = [
+        table("Spot or on demand", ["on demand", "spot"], _spot_rows(findings, there)),
+        _verdict(spot),
+        _notice(spot.notice) if spot.notice else "",
+        _deadline(findings, there),
+    ]
+    return "\n".join(part for part in parts if part)
 
 
 def _spot_rows(findings: Findings, there: SpotRun) -> list[list[str]]:

@@ -19,7 +19,7 @@ from rampmeter.planner.shared import Storage
 from rampmeter.planner.spot import SpotTerms
 
 CHANGEABLE = (
-    "stall", "size", "params", "bytes-per-param", "bandwidth", "write", "eps", "mtbf", "restart", "wait", "gpus",
+    "stall", "size", "params", "bytes-per-param", "bandwidth", "write", "eps", "mtbf", "restart", "wait",
     "failed-recoveries", "checkpoint-every",
 )  # fmt: skip
 """The options of the job: what `--change` may name."""
