@@ -49,6 +49,13 @@ def memory() -> dict[str, Result]:
     return ledger_memory.measure()
 
 
+def pricing() -> dict[str, Result]:
+    """The price for 10,000 jobs."""
+    from benchmarks import pricing  # noqa: PLC0415
+
+    return pricing.measure()
+
+
 def engine() -> dict[str, Result]:
     """One decision with log and commit, in three stores."""
     from benchmarks import engine_decisions  # noqa: PLC0415
@@ -73,6 +80,7 @@ def held() -> dict[str, Result]:
 SUITES: dict[str, Callable[[], dict[str, Result]]] = {
     "ledger": ledger,
     "memory": memory,
+    "pricing": pricing,
     "engine": engine,
     "http": http,
     "held": held,

@@ -24,6 +24,8 @@ shared_reads = false
 max_streams = 4
 max_per_tenant = "500GB/s"
 enforced_share = 0.25
+max_stall_share = 0.035
+base_price = 1e-9
 
 [pools.scratch]
 capacity = "100 GB/s"
@@ -74,7 +76,9 @@ def test_a_file_is_read(file):
     assert (lustre.ttl_s, lustre.max_writers) == (60.0, 8)
     assert (lustre.read_capacity_bytes_per_s, lustre.shared_reads) == (3 * 10**12, False)
     assert (lustre.max_streams, lustre.max_tenant_bytes_per_s, lustre.enforced_share) == (4, 5 * 10**11, 0.25)
+    assert (lustre.max_stall_share, lustre.base_price_gpu_s_per_byte) == (0.035, 1e-9)
     assert (scratch.name, scratch.capacity_bytes_per_s) == ("scratch", 10**11)
+    assert (scratch.max_stall_share, scratch.base_price_gpu_s_per_byte) == (None, 0.0)
 
 
 def test_command_line_over_environment_over_file(file):
@@ -169,6 +173,18 @@ def test_bad_options_are_refused_by_name():
         ('[pools.l]\ncapacity = "1GB/s"\nttl = 30', "pools.l.ttl: must be a duration in quotes"),
         ('[pools.l]\ncapacity = "1GB/s"\nttl = "1s"', "pools.l.ttl: must be from 10 s to 3600 s"),
         ('[pools.l]\ncapacity = "1GB/s"\nmax_writers = 0', "pools.l.max_writers: must be an integer"),
+        (
+            '[pools.l]\ncapacity = "1GB/s"\nmax_stall_share = 0',
+            "pools.l.max_stall_share: must be a number above 0 and at most 1",
+        ),
+        (
+            '[pools.l]\ncapacity = "1GB/s"\nbase_price = -1e-9',
+            "pools.l.base_price: must be a number from 0 to 1",
+        ),
+        (
+            '[pools.l]\ncapacity = "1GB/s"\nbase_price = "cheap"',
+            "pools.l.base_price: must be a number from 0 to 1",
+        ),
         (
             '[pools.l]\ncapacity = "1GB/s"\nenforced_share = 1.5',
             "pools.l.enforced_share: must be a number from 0 to 1",

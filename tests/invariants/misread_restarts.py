@@ -31,7 +31,8 @@ def grace_raises(patch: Patch) -> None:
 
     def naive(self: Rates, job: Any, target: int, now_s: float) -> int:
         until_s, self._state.grace_until_s = self._state.grace_until_s, 0.0
-        rate = offerable(self, job, self._state.config.budget_bytes_per_s, now_s)
+        budget = self._state.config.budget_bytes_per_s
+        rate = offerable(self, job, min(job.lease.max_bytes_per_s or budget, budget), now_s)
         self._state.grace_until_s = until_s
         return rate
 

@@ -111,6 +111,15 @@ def test_a_minimum_is_hard_and_the_write_floor_too() -> None:
     assert (plan.interval_s, plan.reason) == (1250.0, PlanReason.WRITE_FLOOR)
 
 
+def test_an_overhead_budget_is_a_minimum() -> None:
+    """3.5 % of a stall of 1.5 s are 42.9 s, which a wish does not undercut; no bid depends on it."""
+    stingy = PoolConfig(name="pool", capacity_bytes_per_s=10**11, max_stall_share=0.035)
+    plan = plan_of(make_job(interval_max_s=10.0), config=stingy)
+    assert plan.interval_s == plan.request_after_s == pytest.approx(42.9, rel=0.005)
+    assert plan.reason is PlanReason.MINIMUM
+    assert plan_of(make_job(), config=stingy).reason is PlanReason.OWN_PERIOD
+
+
 def test_a_job_that_says_nothing_still_has_a_plan() -> None:
     """Unknown bytes, stall and M: the priors, a safe rate of 0."""
     job = make_job(num_bytes=None, mtbf_s=None)
@@ -141,3 +150,5 @@ def test_lost_after_three_intervals_and_ten_minutes() -> None:
 def test_a_job_is_told_all_of_its_plan() -> None:
     """What the record leaves out of a plan is the same for all."""
     assert planning.told(planned(number=3, phase_offset_s=7.0)) == plan(number=3, phase_offset_s=7.0)
+    said = planning.told(planned(), bid=2.0, live_price=1e30)
+    assert said == plan(bid_gpu_s_per_byte=2.0, live_price_gpu_s_per_byte=interval.HIGHEST_PRICE)
