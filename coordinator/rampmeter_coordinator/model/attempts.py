@@ -62,7 +62,7 @@ class Attempts:
         history.kept_step, history.step_s = _kept_step(job, is_unclean=is_unclean), _step_s(job, last_s)
         history.ended, history.startup_s, history.queued_s = None, 0.0, 0.0
         history.is_announced = history.is_saved = False
-        job.began_step, job.warmed_up = None, False
+        job.began_step, history.is_up = None, False
         self._look(now_s)
 
     def starting(self, job: Job, request: Heartbeat, now_s: float) -> None:
@@ -73,8 +73,8 @@ class Attempts:
             job.began_step = request.step
         if request.warm_up_s is None:
             return
-        job.warmed_up = True
         history, most_s = self._state.history_of(job), now_s - job.registered_s
+        history.is_up = True
         load_s = request.load_s or 0.0
         history.startup_s = min(load_s + request.warm_up_s, most_s)
         if load_s + request.warm_up_s <= most_s + ROUND_TRIP_S:

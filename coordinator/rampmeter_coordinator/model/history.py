@@ -41,7 +41,8 @@ class History(Struct, omit_defaults=True, gc=False, kw_only=True):
 
     Of the newest attempt:
     ended              the reason that its goodbye gave
-    startup_s          from its start to its first step
+    is_up              it has told how its start went ...
+    startup_s          ... and this is from its start to its first step
     queued_s           what its restore waited for a slot
     is_announced       its newest save has a deadline, for its end is announced ...
     is_saved           ... and was committed
@@ -65,6 +66,7 @@ class History(Struct, omit_defaults=True, gc=False, kw_only=True):
     num_warm_up: int = 0
     account: bytes = NOTHING
     ended: EndReason | None = None
+    is_up: bool = False
     startup_s: float = 0.0
     queued_s: float = 0.0
     is_announced: bool = False

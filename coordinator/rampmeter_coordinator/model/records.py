@@ -234,8 +234,6 @@ class Job(_Record, kw_only=True):
     finished: bool = False
     began_step: int | None = None
     """The step from which the newest attempt went on: it has worked once it is past it."""
-    warmed_up: bool = False
-    """The newest attempt has told how its start went."""
     history: History | None = None
     """What its attempts have shown; None while there is nothing to keep."""
     waiter: Waiter | None = None
