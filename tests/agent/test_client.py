@@ -53,6 +53,7 @@ def test_request_goes_to_its_path_with_protocol_and_body():
         "num_skipped": 0,
         "num_failed": 0,
         "num_ungoverned": 0,
+        "rolled_back": False,
     }
 
 
