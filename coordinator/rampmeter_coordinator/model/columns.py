@@ -43,10 +43,6 @@ class Columns:
         self._table[:NUM_FIGURES, row] = figures(load)
         self._asks[row] = load.num_bytes > 0
 
-    def has(self, row: int, load: Load) -> bool:
-        """Whether the job asks, or asked, for just this."""
-        return self._read(row) == figures(load)
-
     def demand(self, row: int, price: float) -> float:
         """Bytes per second that the job asks for, or asked for, at a price."""
         num_bytes, bytes_per_gpu, twice_mtbf_s, own_cost_s, floor_s = self._read(row)

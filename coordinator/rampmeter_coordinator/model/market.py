@@ -53,13 +53,14 @@ class Market:
 
         A job that has saved before stays believed in what it asked for until now.
         """
-        job.load = None
         if job.row < 0:
             self._enter(job)
-        elif not self._columns.has(job.row, self._load(job)):
-            believed = min(self._columns.believed(job.row), self._demand(job))
-            self._columns.believe(job.row, believed)
+            self.figures_changed(job)
+            return
+        before = self._demand(job)
         self.figures_changed(job)
+        if self._demand(job) > (1.0 + NOTICEABLE) * before:
+            self._columns.believe(job.row, min(before, self._columns.believed(job.row)))
 
     def committed(self, job: Job) -> None:
         """A save bears out what the job says of itself."""
