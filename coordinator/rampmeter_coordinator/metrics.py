@@ -4,6 +4,7 @@ Figures come from views at scrape time, so that they cannot drift from the state
 Labels are bounded by settings and code: pool, outcome, state, route, status class. Never a job.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
@@ -56,7 +57,7 @@ _GOODPUT_GAUGES: Sequence[tuple[str, str, Callable[[PoolView], float | None]]] =
     ("mtbf_seconds", "M of the running jobs, weighted by GPUs.", lambda v: v.mtbf_s),
     ("restart_seconds", "R of the running jobs, weighted by GPUs.", lambda v: v.restart_s),
 )
-"""Those that a pool may not have yet."""
+"""NaN where there is nothing to say yet: series that come and go are hard to alert on."""
 
 _CAUSES = tuple(cause.value for cause in Cause)
 _MODELLED = ("write", "rework", "restart")
@@ -130,8 +131,7 @@ class _PoolFigures:
     def _from_accounts(views: dict[str, PoolView]) -> Iterator[Metric]:
         """Where GPU time went. Both counters are in GPU-seconds: their rates give the shares of any window."""
         for name, text, read in _GOODPUT_GAUGES:
-            found = {pool: read(view) for pool, view in views.items()}
-            yield _gauge(name, text, {pool: value for pool, value in found.items() if value is not None})
+            yield _gauge(name, text, {pool: _or_nan(read(view)) for pool, view in views.items()})
         observed = {pool: view.account_gpu_s.observed for pool, view in views.items()}
         yield _counter(
             "observed_gpu_seconds", "GPU time of jobs in contact, and of their restarts.", observed
@@ -146,12 +146,11 @@ class _PoolFigures:
             labels=("pool", "cause"),
         )
         for pool, view in views.items():
-            for cause in _CAUSES if view.goodput else ():
-                share = getattr(view.goodput, cause)
-                measured.add_metric((pool, cause), share)
+            for cause in _CAUSES:
+                measured.add_metric((pool, cause), _or_nan(getattr(view.goodput, cause, None)))
                 lost.add_metric((pool, cause), getattr(view.account_gpu_s, cause))
-            for cause in _MODELLED if view.modelled else ():
-                modelled.add_metric((pool, cause), getattr(view.modelled, cause))
+            for cause in _MODELLED:
+                modelled.add_metric((pool, cause), _or_nan(getattr(view.modelled, cause, None)))
         yield from (lost, measured, modelled)
 
     def _from_jobs(self, pools: Iterable[str]) -> Iterator[Metric]:
@@ -236,6 +235,10 @@ class _BuildInfo(Collector):
 
 def _overdue(job: JobView) -> bool:
     return job.unsaved_s > 2 * job.plan.interval_s + 3 * (job.write_s or 0.0)
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 def _gauge(name: str, text: str, values: dict[str, float] | dict[str, int]) -> Metric:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import re
 from pathlib import Path
 
@@ -185,6 +186,32 @@ def test_metrics_follow_what_happens(in_app):
         assert metrics["rampmeter_http_requests_total", (("route", "unmatched"), ("status", "4xx"))] == 1
         slots = (("route", "/v1/pools/{pool}/slots"), ("status", "4xx"))
         assert metrics["rampmeter_http_requests_total", slots] == 1
+
+    in_app(scenario)
+
+
+def test_goodput_is_in_the_metrics(in_app):
+    """Each cause of each share from the start; what is not known yet is no number."""
+
+    async def scenario(client, app):
+        metrics = samples((await client.get("/metrics")).text)
+        for cause in ("stalled", "waiting", "rework", "restart", "discarded"):
+            labels = (("cause", cause), ("pool", "default"))
+            assert metrics["rampmeter_lost_gpu_seconds_total", labels] == 0
+            assert math.isnan(metrics["rampmeter_waste_ratio", labels])
+        for cause in ("write", "rework", "restart"):
+            labels = (("cause", cause), ("pool", "default"))
+            assert math.isnan(metrics["rampmeter_modelled_waste_ratio", labels])
+        assert math.isnan(in_default("rampmeter_goodput_ratio", metrics))
+        assert in_default("rampmeter_gpu_hours_per_failure", metrics) == 50_000
+        assert in_default("rampmeter_interruptions_total", metrics) == 0
+        await app.state.replica.engine.submit("default", Job().register(restart_s=120.0, mtbf_s=3600.0))
+        pool = (await client.get("/v1/pools/default")).json()
+        assert (pool["restart_s"], pool["mtbf_s"]) == (120.0, 3600.0)
+        assert pool["account_gpu_s"]["observed"] == 0
+        job = (await client.get("/v1/pools/default/jobs")).json()["jobs"][0]
+        assert job["restart"]["restart_s"] == 120.0
+        assert 0 < job["modelled"]["total"] < 1
 
     in_app(scenario)
 

@@ -63,7 +63,7 @@ class Viewing:
 
     def _losses_of(self, jobs: list[Job], now_s: float) -> PoolLosses:
         """By the model; for a while the same answer, since it costs more than all other figures together."""
-        if self._losses is None or now_s >= self._look_again_s:
+        if not self._losses or not self._losses.num_gpus or now_s >= self._look_again_s:
             self._losses = losses.of_pool(jobs, self._state.config.capacity_bytes_per_s)
             self._look_again_s = now_s + max(losses.GOOD_FOR_S, losses.GOOD_FOR_S_PER_JOB * len(jobs))
         return self._losses
