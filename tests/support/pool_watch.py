@@ -1,6 +1,7 @@
 """What an outside observer sees of a pool: the coordinator's views, and the bytes that arrive in a directory."""
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -68,9 +69,10 @@ class Watch:
 
     def _written(self) -> int:
         """Bytes that have arrived, those of files that are gone again included."""
-        for path in self._backing.rglob("*"):
-            with contextlib.suppress(OSError):  # removed or renamed while we look
-                self._file_bytes[path] = max(self._file_bytes.get(path, 0), path.stat().st_size)
+        for directory, _, names in os.walk(self._backing):  # passes over what is removed while we look
+            for path in (Path(directory, name) for name in names):
+                with contextlib.suppress(OSError):
+                    self._file_bytes[path] = max(self._file_bytes.get(path, 0), path.stat().st_size)
         return sum(self._file_bytes.values())
 
     def between(self, begin: Moment, end: Moment) -> list[Moment]:
