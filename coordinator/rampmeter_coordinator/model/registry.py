@@ -201,10 +201,12 @@ class Registry:
         job.committed_step = request.step
         job.step = max(job.step, request.step or 0)
         job.snapshot_s = max(now_s - (request.write_s or 0.0), _earliest_s(job, save))
+        if save is not None and save.is_doubted:
+            return
         if estimates.is_absurd_save(save, request, self._most_bytes_per_s(job), now_s):
             self._state.count("absurd")
             estimates.doubt(job, save)
-        elif save is None or not save.is_doubted:
+        else:
             self._state.count("written_bytes", request.done_bytes)
             estimates.learn(job, request, planning.load_of(job))
             self._market.committed(job)
