@@ -35,6 +35,9 @@ POOL = PoolConfig(name="pool", capacity_bytes_per_s=2 * 10**12, max_jobs=1_000_0
 FLEET_BYTES = 8 * 10**14
 """Of all states together: more than 2 TB/s carry without a price."""
 
+R_MAX = POOL.budget_bytes_per_s // 64
+"""What a saver can write by itself. It tells of no more bytes, and of no longer a save, than can be true at once."""
+
 SHARE_OF_SAVES = 0.1
 _START_S = 1000.0
 _DONE = {"throttled_s": 0.0, "blocked_s": 0.0, "busy_s": 0.0}
@@ -177,25 +180,24 @@ class Saver(Speaker):
             self.fence = answer.fence
 
     def _ask(self, who: dict[str, object]) -> Request:
-        r_max = POOL.budget_bytes_per_s // 64
         return SlotRequest(
-            **who, kind=Kind.WRITE, num_bytes=self.num_bytes, ready_in_s=0.0, max_bytes_per_s=r_max, age_s=1e5
+            **who, kind=Kind.WRITE, num_bytes=self.num_bytes, ready_in_s=0.0, max_bytes_per_s=R_MAX, age_s=1e5
         )
 
     def _ready(self, who: dict[str, object]) -> Request:
         return Ready(**who, fence=self.fence, lead_s=1.0)
 
     def _renew(self, who: dict[str, object]) -> Request:
-        return Renew(**who, fence=self.fence, held_bytes_per_s=10**9, done_bytes=10**9, **_DONE)
+        return Renew(**who, fence=self.fence, held_bytes_per_s=10**9, done_bytes=10**6, **_DONE)
 
     def _release(self, who: dict[str, object]) -> Request:
         return Release(
             **who,
             fence=self.fence,
             outcome=Outcome.COMMITTED,
-            done_bytes=self.num_bytes,
+            done_bytes=min(self.num_bytes, R_MAX),
             stall_s=1.5,
             lead_s=1.0,
-            write_s=15.0,
+            write_s=1.5,
             **_DONE,
         )

@@ -35,6 +35,9 @@ NUM_ROUNDS = 8
 FLEET_BYTES = 8 * 10**14
 """More than 2 TB/s carry without a price."""
 
+MOST_BYTES = 10**11
+"""No save tells of more than its lease can have allowed."""
+
 DONE = {"throttled_s": 0.0, "blocked_s": 0.0, "busy_s": 0.0}
 
 
@@ -108,11 +111,11 @@ class Recording:
             )
         else:
             done = {
-                "done_bytes": self.num_bytes,
+                "done_bytes": min(self.num_bytes, MOST_BYTES),
                 "outcome": Outcome.COMMITTED,
                 "stall_s": 1.5,
                 "lead_s": 1.0,
-                "write_s": 15.0,
+                "write_s": 1.5,
             }
             self.apply(agent.word(Release, fence=agent.fence, **done, **DONE))
             self.apply(agent.word(SlotRequest, kind=Kind.WRITE, num_bytes=self.num_bytes, ready_in_s=1.0))
