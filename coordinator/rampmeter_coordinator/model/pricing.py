@@ -26,7 +26,10 @@ NUM_FIGURES = 5
 """Of a load: the fields of `Asked` in their order, but for the last one."""
 
 NEWCOMER_SHARE = 0.01
-"""Of the budget: what a job may count with on its word alone, or the median of what all ask where that is more."""
+"""Of the budget: what a job may count with on its word alone, or the median of what all ask where that is more.
+
+Where the price is about to leave 0, two hundredths move the intervals of small jobs in a mixed fleet by up to 6 %.
+"""
 
 SAME_PRICE = 0.01
 """A price that moves by less moves no interval out of its dead band."""
@@ -42,6 +45,7 @@ class Asked:
 
     bytes_per_gpu           b / n
     twice_mtbf_s            2 M
+    own_cost_s, floor_s     as in Load
     believed_bytes_per_s    what the job may count with at least, however little the others ask: infinity once it has
                             committed a save under these figures
     """
