@@ -170,12 +170,16 @@ def test_a_lost_job_asks_for_nothing_until_it_is_heard_again() -> None:
 def test_to_look_for_the_lost_changes_nothing_of_a_job() -> None:
     """No reply may depend on when a question is asked."""
     stall, jobs = scarce()
-    for now_s in (1000.0, 2000.0, 3000.0):
+    for one in jobs:
+        one.planned_price = stall.state.price
+    for now_s in (1000.0, 1100.0, 2000.0):  # all are lost, half of them are back, and lost again
         before = repr(jobs)
-        stall.market.take_question(now_s)
+        question = stall.market.take_question(now_s)
+        assert question is not None
+        assert question.asked.num_bytes.size == (5 if now_s == 1100.0 else 0)
         assert repr(jobs) == before
         for one in jobs[:5]:
-            one.answered_s = now_s
+            one.answered_s = 1000.0
 
 
 def test_a_restart_finds_everybody_again() -> None:
