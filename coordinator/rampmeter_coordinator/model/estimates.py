@@ -45,6 +45,12 @@ def granted(job: Job, waiter: Waiter, now_s: float) -> None:
         known.max_bytes_per_s = int(rate or 0)
 
 
+def ready(lease: Lease, now_s: float) -> None:
+    """Its first byte is in hand. If it had a rate before, that counts until the answer has arrived."""
+    rate = lease.offers[0].bytes_per_s if lease.offers else 0
+    lease.allowed_bytes += rate * (now_s - lease.granted_s + ROUND_TRIP_S)
+
+
 def is_absurd_report(job: Job, lease: Lease, request: Renew | Release, now_s: float) -> bool:
     """Whether the totals of a report are more than its lease allowed, less than was reported before, or take longer
     than there was time. Keeps the account of what the lease allowed; call it once per report, before it is taken in.
@@ -112,11 +118,6 @@ def evidence_of(job: Job) -> Evidence:
     if job.evidence is None:
         job.evidence = Evidence()
     return job.evidence
-
-
-def is_proven(job: Job) -> bool:
-    """Whether a save of it was committed and its figures are measured."""
-    return job.evidence is not None and job.evidence.of_bytes > 0
 
 
 def believe(job: Job, num_bytes: int | None, stall_s: float | None, write_s: float | None) -> None:

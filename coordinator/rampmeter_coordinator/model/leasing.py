@@ -84,6 +84,7 @@ class Leasing:
         if lease is None or lease.fence != request.fence:
             self._answering.gone(job, request.seq, now_s, now_s)
             return
+        estimates.ready(lease, now_s)
         lease.ready, lease.ready_by_s, lease.ready_at_s = True, None, None
         lease.num_bytes = lease.num_bytes if request.num_bytes is None else request.num_bytes
         job.num_not_ready = 0

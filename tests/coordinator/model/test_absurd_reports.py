@@ -129,6 +129,16 @@ def test_bytes_that_are_counted_after_a_lowering_were_written_before_it() -> Non
     assert job.desk.ledger.totals.absurd == 0
 
 
+def test_a_rate_that_came_with_the_grant_counts_also_if_ready_takes_it_back() -> None:
+    """Who has its first byte in hand may write between its grant and the answer to its ready."""
+    job = writer()
+    (record,) = job.desk.ledger._state.jobs.values()
+    job.ready(T + 2)
+    record.lease.offers[0].bytes_per_s = 0
+    job.renew(T + 4, done_bytes=3 * GB, busy_s=4.0)
+    assert absurd(job, T + 4) == 0
+
+
 def test_a_save_that_went_on_under_a_second_lease_took_all_of_its_time() -> None:
     """Its time counts from the first grant, its bytes are those of both leases."""
     job = writer()

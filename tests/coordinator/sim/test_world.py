@@ -1,5 +1,6 @@
 """Jobs in the world talk the real protocol with the real ledger: they save, fail, restore, hang and fall silent."""
 
+import dataclasses
 import itertools
 
 import pytest
@@ -169,3 +170,15 @@ def test_a_watcher_sees_all_of_the_time_and_nothing_twice():
     assert spans[0][0] == START_S
     assert spans[-1][1] == START_S + 700.0
     assert all(early[1] == late[0] for early, late in itertools.pairwise(spans))
+
+
+def test_no_honest_agent_is_taken_for_absurd():
+    """Restores that take rates back, failures, preemptions and answers that are half a second on their way."""
+    jobs = (
+        spec(number, num_gpus=8192, mtbf_s=3000.0, restart_s=60.0, share_preempted=0.3)
+        for number in range(1, 9)
+    )
+    play = Play(*jobs, config=dataclasses.replace(POOL, shared_reads=True), delay_s=0.5).run_until(6000.0)
+    totals = play.world.ledger.totals
+    assert totals.committed > 100
+    assert totals.absurd == 0
