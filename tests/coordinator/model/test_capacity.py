@@ -203,6 +203,7 @@ def test_a_report_of_more_time_than_has_passed_breaks_nothing() -> None:
     pool.capacity.left("a")
     pool.capacity.left("b")
     pool.now_s += 20.0
+    pool.capacity.granted("a", 400_000, pool.now_s)
     pool.capacity.reported("a", report(400_000, 400_000, time_s=3.5), pool.now_s)
     pool.capacity.left("a")
     pool.capacity.passed(pool.now_s, 0)
