@@ -84,11 +84,18 @@ def test_a_snapshot_is_not_older_than_its_grant() -> None:
 def test_an_absurd_renewal_says_nothing_of_the_storage_nor_of_the_save(claim: dict[str, Any]) -> None:
     """The cap stays, the lease goes on, and what the release says of this save is not believed."""
     job = writer()
-    job.renew(T + 5, **({"done_bytes": 4 * GB, "busy_s": 4.0} | claim))
-    pool = job.desk.ledger.pool_view(T + 5)
-    assert (pool.budget_bytes_per_s, pool.achieved_bytes_per_s, pool.num_leases) == (GB, 0, 1)
-    assert absurd(job, T + 5) == 1
-    job.hear()
+    for now_s, words in (
+        (5, {"done_bytes": 4 * GB, "throttled_s": 5.0}),
+        (10, {"done_bytes": 9 * GB, "throttled_s": 10.0}),
+        (15, {"done_bytes": 9 * GB + 1, "throttled_s": 10.0} | claim),
+    ):
+        job.renew(T + now_s, **words)
+        pool = job.desk.ledger.pool_view(T + now_s)
+        job.desk.tick(T + now_s + 5)
+        job.hear()
+    assert (pool.budget_bytes_per_s, pool.achieved_bytes_per_s, pool.num_leases) == (GB, GB, 1)
+    assert job.desk.ledger.pool_view(T + 20).budget_bytes_per_s == GB
+    assert absurd(job, T + 20) == 1
     job.release(T + 110, **(HONEST | {"done_bytes": 100 * GB, "busy_s": 100.0}))
     assert job.desk.ledger.job_views(T + 110)[0].figures.num_bytes.num_samples == 0
 
@@ -134,7 +141,7 @@ def test_a_rate_that_came_with_the_grant_counts_also_if_ready_takes_it_back() ->
     job = writer()
     (record,) = job.desk.ledger._state.jobs.values()
     job.ready(T + 2)
-    record.lease.offers[0].bytes_per_s = 0
+    record.lease.offers[-1].bytes_per_s = 0
     job.renew(T + 4, done_bytes=3 * GB, busy_s=4.0)
     assert absurd(job, T + 4) == 0
 
