@@ -3,7 +3,7 @@
 import pytest
 
 from rampmeter.core import interval as formulas
-from rampmeter_coordinator.model import losses
+from rampmeter_coordinator.model import failures, losses, planning
 from rampmeter_coordinator.model.goodput import Account
 from rampmeter_coordinator.model.pool import PoolConfig
 from rampmeter_coordinator.model.views import GoodputView
@@ -108,6 +108,7 @@ def test_looking_changes_nothing() -> None:
                 desk.ledger.job_views(life.now_s)
             life.talker.ask(life.now_s, ready_in_s=0.0)
             life.talker.release(life.now_s, "aborted")
+            assert planning.load_of(life.record).mtbf_s == failures.mtbf_s(life.record)
         life.again(down_s=100.0)
         life.work(100.0)
         plans.append((life.record.plan, desk.records[life.talker.uid]))
