@@ -146,6 +146,18 @@ def test_a_rate_that_came_with_the_grant_counts_also_if_ready_takes_it_back() ->
     assert absurd(job, T + 4) == 0
 
 
+def test_a_rate_counts_until_its_lowering_was_heard() -> None:
+    """An answer may be on its way for as long as it likes."""
+    job = writer()
+    (record,) = job.desk.ledger._state.jobs.values()
+    job.renew(T + 5, done_bytes=5 * GB, busy_s=5.0)
+    job.desk.tick(T + 10)
+    record.lease.offers[-1].bytes_per_s = 0
+    job.hear()
+    job.renew(T + 11, done_bytes=10 * GB, busy_s=11.0)
+    assert absurd(job, T + 11) == 0
+
+
 def test_a_save_that_went_on_under_a_second_lease_took_all_of_its_time() -> None:
     """Its time counts from the first grant, its bytes are those of both leases."""
     job = writer()
