@@ -207,10 +207,11 @@ class Speech:
         )
 
     def _warm_up_s(self, pacer: Pacer) -> float | None:
-        """Up to the first step: from the end of the restore, or from the start where nothing was restored."""
+        """From the start to the first step, without the restore: what training prepares before and after it."""
         if self.watch.first_step_s is None:
             return None
-        return self.watch.first_step_s - (self._begun_from.ended_s if self._begun_from else pacer.started_s)
+        load_s = self._begun_from.load_s if self._begun_from else 0.0
+        return max(0.0, self.watch.first_step_s - pacer.started_s - load_s)
 
     def _ask(self, envelope: Envelope, pacer: Pacer, throttle: Throttle | None, now_s: float) -> SlotRequest:
         notice = pacer.notice

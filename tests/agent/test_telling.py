@@ -36,8 +36,8 @@ def test_nothing_is_told_of_a_restart_before_it_is_known():
     assert restart(beat(scene)) == (None, False, None, None)
 
 
-def test_load_and_warm_up_follow_each_other():
-    """Loaded in 30 s, known at once; 12 s later the first step is done."""
+def test_load_and_warm_up_are_all_of_the_start():
+    """Loaded in 30 s, known at once; what training did 5 s before and 12 s after it is the warm-up."""
     scene = Scene()
     scene.clock.advance(35.0)
     scene.desk.restored(40, load_s=30.0, rolled_back=False)
@@ -45,7 +45,7 @@ def test_load_and_warm_up_follow_each_other():
     scene.clock.advance(12.0)
     scene.watch.see(41)
     scene.clock.advance(100.0)
-    assert restart(beat(scene)) == (40, False, 30.0, 12.0)
+    assert restart(beat(scene)) == (40, False, 30.0, 17.0)
 
 
 def test_the_warm_up_of_a_fresh_start_counts_from_the_start():
@@ -59,6 +59,7 @@ def test_the_warm_up_of_a_fresh_start_counts_from_the_start():
 def test_it_is_told_with_every_heartbeat():
     """One that is lost costs nothing."""
     scene = Scene()
+    scene.clock.advance(30.0)
     scene.desk.restored(40, load_s=30.0, rolled_back=True)
     scene.clock.advance(2.0)
     scene.watch.see(41)
@@ -68,6 +69,7 @@ def test_it_is_told_with_every_heartbeat():
 def test_going_back_in_the_middle_of_a_run_is_no_restart():
     """The step that it goes on from is told; load and warm-up stay those of the start."""
     scene = Scene()
+    scene.clock.advance(30.0)
     scene.desk.restored(40, load_s=30.0, rolled_back=False)
     train(scene, 5)
     scene.desk.restored(20, load_s=3.0, rolled_back=True)
@@ -78,6 +80,7 @@ def test_a_step_of_the_wall_clock_does_not_matter(monkeypatch):
     """Durations are of a clock that never steps."""
     monkeypatch.setattr(time, "time", lambda: 0.0)
     scene = Scene()
+    scene.clock.advance(30.0)
     scene.desk.restored(40, load_s=30.0, rolled_back=False)
     scene.clock.advance(2.0)
     monkeypatch.setattr(time, "time", lambda: 4e9)

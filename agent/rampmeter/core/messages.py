@@ -248,7 +248,7 @@ class Heartbeat(Request):
     """A sign of life when nothing else is in flight. Counts are totals of this attempt.
 
     restored_step   what this attempt began from, once it has restored; rolled_back: an older step was chosen by name
-    load_s          how long the restore took; warm_up_s from its end (or the start) to the first step; both once known
+    load_s          how long the restore took; warm_up_s the rest from the start to the first step; both once known
     """
 
     step: Count
