@@ -53,7 +53,11 @@ _GOODPUT_GAUGES: Sequence[tuple[str, str, Callable[[PoolView], float | None]]] =
         "What they would lose if all started their writes together, by the model.",
         lambda v: v.aligned.total if v.aligned else None,
     ),
-    ("gpu_hours_per_failure", "Believed, from what was seen and a prior.", lambda v: v.gpu_hours_per_failure),
+    (
+        "gpu_seconds_per_failure",
+        "Believed, from what was seen and a prior.",
+        lambda v: 3600.0 * v.gpu_hours_per_failure,
+    ),
     ("mtbf_seconds", "M of the running jobs, weighted by GPUs.", lambda v: v.mtbf_s),
     ("restart_seconds", "R of the running jobs, weighted by GPUs.", lambda v: v.restart_s),
 )

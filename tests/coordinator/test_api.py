@@ -203,7 +203,7 @@ def test_goodput_is_in_the_metrics(in_app):
             labels = (("cause", cause), ("pool", "default"))
             assert math.isnan(metrics["rampmeter_modelled_waste_ratio", labels])
         assert math.isnan(in_default("rampmeter_goodput_ratio", metrics))
-        assert in_default("rampmeter_gpu_hours_per_failure", metrics) == 50_000
+        assert in_default("rampmeter_gpu_seconds_per_failure", metrics) == 50_000 * 3600
         assert in_default("rampmeter_interruptions_total", metrics) == 0
         await app.state.replica.engine.submit("default", Job().register(restart_s=120.0, mtbf_s=3600.0))
         pool = (await client.get("/v1/pools/default")).json()
