@@ -29,6 +29,7 @@ from rampmeter.core.units import (
         ("2PB", 2 * 10**15),
         (" 3 GB ", 3 * 10**9),
         ("0.1GB", 100_000_000),
+        (".5TB", 5 * 10**11),
     ],
 )
 def test_sizes(text, num_bytes):
@@ -54,6 +55,7 @@ def test_rates(text, rate):
         ("2d", 172800),
         ("5min", 300),
         ("1.5 h", 5400),
+        (".5h", 1800),
     ],
 )
 def test_durations(text, duration_s):
@@ -149,7 +151,16 @@ def test_no_counts(text):
         parse_count(text)
 
 
-@pytest.mark.parametrize(("text", "amount"), [("2.40", 2.4), ("$0.75", 0.75), (" 100 ", 100.0)])
+@pytest.mark.parametrize("text", ["256.5", "0.5", "1.0005K"])
+def test_half_things_are_not_counted(text):
+    """Nothing is rounded in silence."""
+    with pytest.raises(ConfigError, match="no whole number"):
+        parse_count(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"), [("2.40", 2.4), ("$0.75", 0.75), (".75", 0.75), (" 100 ", 100.0)]
+)
 def test_money(text, amount):
     """With or without the dollar sign."""
     assert parse_money(text) == amount

@@ -29,6 +29,18 @@ ALONE = "--stall 1.5s --mtbf 9h"
         ),
         ("--params 9000T --bytes-per-param 1000 --bandwidth 2TB/s --mtbf 9h", "--params", "too large"),
         (f"{ALONE} --gpus 0", "--gpus", "from 1"),
+        (f"{ALONE} --gpus 256.5", "--gpus", "no whole number"),
+        (f"{ALONE} --write 10s --eps 2%", "--eps", "without a unit"),
+        (f"{ALONE} --gpus 8 --run-hours 720h", "--run-hours", "without a unit"),
+        (f"{ALONE} --bytes-per-param 14", "--bytes-per-param", "give --params too"),
+        (f"{ALONE} --bandwidth 5GB/s", "--bandwidth", "give --size"),
+        (f"{ALONE} --manual-cost 50", "--manual-cost", "give --price-per-gpu-hour"),
+        (f"{ALONE} --gpus 8 --price-per-gpu-hour 2 --manual-cost 50", "--manual-cost", "--run-hours"),
+        (
+            f"{ALONE} --gpus 8 --price-per-gpu-hour 2 --run-hours 9 --price-per-tb-month 20",
+            "--price-per-tb-month",
+            "what is kept",
+        ),
         (f"{ALONE} --gpus 2.5 --run-hours nan", "--run-hours", "must be from"),
         (f"{ALONE} --eps 0.02", "--eps", "give --write"),
         (f"{ALONE} --write 10s --eps 2", "--eps", "from 0 to 1"),
@@ -65,6 +77,25 @@ def test_a_wrong_call_names_the_option(refused, options, option, says):
     assert message.count("\n") == 1
 
 
+def test_nothing_is_printed_beside_a_picture_that_cannot_be_written(refused, tmp_path):
+    """A refused call has one line, on stderr."""
+    assert "cannot write" in refused(f"{ALONE} --png {tmp_path}/missing/sweep.png")
+    assert "cannot write" in refused(f"{ALONE} --json --png {tmp_path}/missing/sweep.png")
+
+
+def test_a_synchronous_write_is_counted_once(plan):
+    """It is the stall; nothing is trained meanwhile that a failure could take."""
+    assert plan("--write 4min --mtbf 9h")["waste"] == plan("--stall 4min --mtbf 9h")["waste"]
+
+
+def test_figures_may_begin_with_the_point(plan):
+    """As people write prices and half hours."""
+    spot = "--stall .5s --mtbf .5d --gpus 8 --price-per-gpu-hour 2 --spot-price .75 --spot-mtbf 1h"
+    found = plan(spot)
+    assert (found["stall_s"], found["mtbf_s"]) == (0.5, 43_200.0)
+    assert found["spot"]["break_even_goodput"] == pytest.approx(0.375 * found["goodput"])
+
+
 def test_bytes_is_another_name_of_size(plan):
     """Both are promised."""
     options = f"{ALONE} --gpus 256 --jobs 200 --capacity 100GB/s"
@@ -96,6 +127,7 @@ def test_what_was_not_asked_is_absent(plan):
         "dominant",
         "best_interval_s",
         "reason",
+        "write_fits_interval",
         "stall_s",
         "mtbf_s",
         "restart_s",

@@ -60,6 +60,46 @@ def test_a_run_that_never_ends_on_spot_still_ends_on_demand(say, plan):
     assert not plan(options)["spot"]["wins"]
 
 
+def test_an_interval_that_leaves_nothing_is_to_blame_itself(say):
+    """Not the failures: at another interval nearly all is useful."""
+    text = flat(say("--stall 1s --mtbf 9h --checkpoint-every 500ms"))
+    assert text.startswith(
+        "With a checkpoint every 500 ms this run never ends: nothing is left for training."
+    )
+    assert "The best interval is 4.24 min, with 0.8 % lost: change to it." in text
+
+
+def test_an_asked_interval_must_have_room_for_the_write(say, plan):
+    """1.25 writes of 150 s are 187.5 s; below that the loss is no promise."""
+    asked = "--stall 1s --write 150s --mtbf 9h --checkpoint-every"
+    assert "writes queue up" in flat(say(f"{asked} 187s"))
+    assert not plan(f"{asked} 187s")["write_fits_interval"]
+    assert "writes queue up" not in flat(say(f"{asked} 188s"))
+    assert plan(f"{asked} 188s")["write_fits_interval"]
+
+
+def test_where_the_write_decides_a_faster_write_is_the_lever(say):
+    """And what the curve shows on the left of the best interval cannot be had."""
+    text = flat(say("--stall 200ms --write 150s --mtbf 45min --sweep"))
+    assert "The write time decides" in text
+    assert "four times cheaper" not in text
+    assert "Below 3.12 min background writes queue up" in text
+    assert "queue up" not in flat(say("--stall 1.5s --mtbf 9h --sweep"))
+
+
+def test_a_price_without_hours_is_answered(say):
+    """What a useful GPU-hour costs needs no length of the run."""
+    text = flat(say("--stall 1s --mtbf 9h --gpus 8 --price-per-gpu-hour 2"))
+    assert "A useful GPU-hour costs $2.02 instead of $2.00." in text
+
+
+def test_a_run_shorter_than_its_interval_needs_no_checkpoint(say):
+    """One GPU for an hour: a failure in 2,083 days."""
+    short = "--stall 4min --gpus 1 --run-hours"
+    assert "what it saves at its end is enough" in flat(say(f"{short} 1"))
+    assert "at its end" not in flat(say(f"{short} 1000"))
+
+
 def test_dear_spot_is_called_dearer(say):
     """It may also cost more per useful hour and end all the same."""
     text = flat(

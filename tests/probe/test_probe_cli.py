@@ -130,6 +130,26 @@ def test_a_signal_ends_it_and_leaves_nothing(tmp_path, number):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_directory_that_goes_away_meanwhile_is_called_gone(tmp_path):
+    """Nobody is asked to remove what is not there; where it was moved, its new place has it."""
+    directory = tmp_path / "scratch"
+    directory.mkdir()
+    process = start_slow(directory)
+    directory.rename(tmp_path / "moved")
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=30)[1]
+    assert "is gone: somebody removed or moved the directory" in said
+    assert process.returncode == 1
+
+
+def test_an_empty_name_is_not_the_working_directory(tmp_path, monkeypatch):
+    """A variable of a script that is not set must not measure whatever directory it runs in."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="DIR is empty"):
+        run("", *SMALL)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_next_probe_removes_what_a_killed_one_left(tmp_path, capsys):
     """SIGKILL leaves files; they are found by their names."""
     process = start_slow(tmp_path)

@@ -11,9 +11,9 @@ from rampmeter.probing import workspace
 from rampmeter.probing.errors import ProbeFailed
 from rampmeter.probing.files import Files
 from rampmeter.probing.workspace import (
-    check_directory,
     check_room,
     data_name,
+    read_directory,
     small_name,
     sweep,
     work_directory,
@@ -157,9 +157,11 @@ def test_a_file_system_that_counts_nothing_says_nothing(monkeypatch):
 
 def test_only_a_directory_can_be_probed(tmp_path):
     """Missing ones and files are told apart."""
-    check_directory(tmp_path)
+    read_directory(str(tmp_path))
     with pytest.raises(ConfigError, match="there is no such directory"):
-        check_directory(tmp_path / "missing")
+        read_directory(str(tmp_path / "missing"))
+    with pytest.raises(ConfigError, match="DIR is empty"):
+        read_directory("")
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="is no directory"):
-        check_directory(tmp_path / "file")
+        read_directory(str(tmp_path / "file"))

@@ -27,7 +27,7 @@ _DURATIONS: Mapping[str, Decimal] = {
     "d": Decimal(86400),
 }
 _COUNTS: Mapping[str, int] = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
-_NUMBER = r"(\d{1,30}(?:\.\d{1,30})?)"
+_NUMBER = r"(\d{1,30}(?:\.\d{1,30})?|\.\d{1,30})"
 _SIZE = re.compile(rf"{_NUMBER}\s*([kKMGTPE]?i?B)")
 _BITS = re.compile(rf"{_NUMBER}\s*([kKMGTPE]?)(?:b|bit|bits|bps)(?:/s)?")
 _COUNT = re.compile(rf"{_NUMBER}\s*([kKMBT]?)")
@@ -69,10 +69,12 @@ def parse_count(text: str) -> int:
         raise ConfigError(
             f'"{text}" is no count: write a number, with K, M, B or T if it is large, for example "405B"'
         )
-    value = int(Decimal(match[1]) * _COUNTS[match[2].upper()])
+    value = Decimal(match[1]) * _COUNTS[match[2].upper()]
+    if value != int(value):
+        raise ConfigError(f'"{text}" is no whole number')
     if value > MAX_COUNT:
         raise ConfigError(f'"{text}" is too large a count')
-    return value
+    return int(value)
 
 
 def parse_money(text: str) -> float:

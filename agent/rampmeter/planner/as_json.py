@@ -18,6 +18,7 @@ def as_json(findings: Findings) -> dict[str, Any]:
         **_answer(found),
         "best_interval_s": found.best_interval_s,
         "reason": str(found.reason),
+        "write_fits_interval": found.interval_s >= job.least_interval_s,
         "stall_s": job.stall_s,
         "write_s": job.write_s,
         "mtbf_s": job.mtbf_s,

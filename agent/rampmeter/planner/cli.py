@@ -2,8 +2,6 @@
 
 import argparse
 import json
-import os
-import sys
 from pathlib import Path
 
 from rampmeter.planner.as_json import as_json
@@ -11,6 +9,7 @@ from rampmeter.planner.drawing import PLAIN_FILL
 from rampmeter.planner.findings import find
 from rampmeter.planner.picture import draw
 from rampmeter.planner.report import report
+from rampmeter.printing import print_answer
 
 _HELP = """\
 Say how often to checkpoint, what is lost and why, and what would help. A model: it measures nothing and asks nobody.
@@ -40,22 +39,11 @@ class PlanCommand:
 
     def run(self, args: argparse.Namespace) -> int:
         findings = find(args)
-        _print(json.dumps(as_json(findings), indent=2) if args.json else report(findings))
-        if args.png is not None:
+        if args.png is not None:  # first: what is refused prints nothing
             draw(Path(args.png), findings)
+        text = json.dumps(as_json(findings), indent=2) if args.json else report(findings)
+        print_answer(f"{text}\n", plain=PLAIN_FILL)
         return 0
-
-
-def _print(text: str) -> None:
-    """To a terminal that cannot show blocks, too, and to a reader that has seen enough (`| head`)."""
-    try:
-        text.encode(sys.stdout.encoding or "utf-8")
-    except UnicodeEncodeError:
-        text = text.translate(PLAIN_FILL)
-    try:
-        print(text, flush=True)  # noqa: T201
-    except BrokenPipeError:  # what is left must go somewhere when Python closes stdout
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 Group = argparse._ArgumentGroup  # noqa: SLF001 - the only name that argparse has for it

@@ -4,10 +4,11 @@ from rampmeter.core.interval import WRITE_FLOOR
 from rampmeter.core.units import format_money, format_rate
 from rampmeter.planner.changes import Change
 from rampmeter.planner.findings import Findings, SpotRun
+from rampmeter.planner.job import Job
 from rampmeter.planner.money import duration
 from rampmeter.planner.shared import USABLE_SHARE, Herd, Shared
 from rampmeter.planner.spot import Notice, Spot
-from rampmeter.planner.strategies import Strategy
+from rampmeter.planner.strategies import ASYNC_STALL, SHARDS, Strategy
 from rampmeter.planner.text import hours, paragraph, percent, span, table
 
 _WORTH_SAYING = 5e-5
@@ -19,10 +20,21 @@ def strategy_table(findings: Findings) -> str:
     if not findings.strategies:
         return ""
     rows = [_strategy(findings, one) for one in findings.strategies]
-    text = table("Ways to write it", ["stall", "interval", "lost", "useful", "wasted", "room"], rows)
+    wasted = "lost GPU-h" if findings.asked.run.price_per_gpu_hour is None else "lost $"
+    text = table("Ways to write it", ["stall", "interval", "lost", "useful", wasted, "room"], rows)
     return f"{text}\n" + paragraph(
+        _supposed(findings.asked.job),
         "Room: how often the background write fits into the interval. Below "
-        f"{WRITE_FLOOR:g} writes would queue and training would wait after all, so that the interval is held there."
+        f"{WRITE_FLOOR:g} writes would queue and training would wait after all, so that the interval is held there.",
+    )
+
+
+def _supposed(job: Job) -> str:
+    """The figures that the table takes for granted."""
+    one_s = span(job.stall_s if job.write_s is None else job.write_s)
+    return (
+        f"Supposed: one writer takes {one_s} and {SHARDS} take a {SHARDS}th of that, which the storage must be able to "
+        f"do; in the background {percent(ASYNC_STALL, 0)} of the write still stops training."
     )
 
 
@@ -46,9 +58,7 @@ def _lost_money(findings: Findings, one: Strategy) -> str:
         return "-"
     lost_h = (time.wall_h - time.useful_h) * one.job.num_gpus
     return (
-        f"{lost_h:,.0f} h"
-        if run.price_per_gpu_hour is None
-        else format_money(lost_h * run.price_per_gpu_hour)
+        f"{lost_h:,.0f}" if run.price_per_gpu_hour is None else format_money(lost_h * run.price_per_gpu_hour)
     )
 
 

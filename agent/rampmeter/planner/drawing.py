@@ -2,7 +2,7 @@
 
 from rampmeter.planner.findings import Findings
 from rampmeter.planner.sweep import Point
-from rampmeter.planner.text import percent, span, table
+from rampmeter.planner.text import paragraph, percent, span, table
 
 _BAR = 40
 _FILL = {"write": "█", "rework": "▒", "restart": "░"}
@@ -19,7 +19,14 @@ def chart(findings: Findings) -> str:
     scale = max(min(_HIGHEST, point.waste.total) for point in findings.sweep)
     rows = [[span(point.interval_s), *_row(point, scale)] for point in findings.sweep]
     head = ["lost", "█ writing  ▒ redoing  ░ restarting".ljust(_BAR), ""]
-    return table("Interval", head, rows)
+    return "\n".join(part for part in (table("Interval", head, rows), _queueing(findings)) if part)
+
+
+def _queueing(findings: Findings) -> str:
+    least_s = findings.asked.job.least_interval_s
+    if findings.sweep[0].interval_s >= least_s:
+        return ""
+    return paragraph(f"Below {span(least_s)} background writes queue up: what is drawn there cannot be had.")
 
 
 def _row(point: Point, scale: float) -> list[str]:

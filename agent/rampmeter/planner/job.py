@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from rampmeter.core.interval import Load, cost
+from rampmeter.core.interval import WRITE_FLOOR, Load, cost
 from rampmeter.core.sharing import SharingJob
 
 
@@ -50,8 +50,13 @@ class Job:
 
     @property
     def counted_write_s(self) -> float:
-        """W of the waste."""
-        return (self.write_s or 0.0) if self.count_write else 0.0
+        """W of the waste. A synchronous job trains nothing while it writes: there is nothing to lose meanwhile."""
+        return (self.write_s or 0.0) if self.count_write and not self.synchronous else 0.0
+
+    @property
+    def least_interval_s(self) -> float:
+        """Below it a background write would not have ended, with some room, when the next one is due."""
+        return WRITE_FLOOR * self.load.write_s
 
     @property
     def load(self) -> Load:

@@ -51,6 +51,7 @@ def read(args: argparse.Namespace) -> Question:
         raise ConfigError("option --spot-price: give --price-per-gpu-hour too, the price on demand")
     job = read_job(args)
     keep = _keep(args)
+    _refuse_unused(args, run, keep)
     storage = _storage(args, job)
     if keep.anything and job.num_bytes is None:
         raise ConfigError(
@@ -67,6 +68,22 @@ def read(args: argparse.Namespace) -> Question:
         storage=storage,
         keep=keep,
     )
+
+
+def _refuse_unused(args: argparse.Namespace, run: Run, keep: Keep) -> None:
+    """What was said must change the answer: an option that needs another one is not passed over in silence."""
+    priced = run.price_per_gpu_hour is not None and run.hours is not None
+    if args.bytes_per_param is not None and args.params is None:
+        raise ConfigError("option --bytes-per-param: give --params too")
+    if args.bandwidth is not None and args.size is None and args.params is None:
+        raise ConfigError("option --bandwidth: how much is written? give --size, or --params")
+    if run.manual_cost and not priced:
+        raise ConfigError("option --manual-cost: give --price-per-gpu-hour and --run-hours too")
+    if run.price_per_tb_month and not (priced and keep.anything):
+        raise ConfigError(
+            "option --price-per-tb-month: say what is kept, for example --keep 3 --daily, and give "
+            "--price-per-gpu-hour and --run-hours"
+        )
 
 
 def read_job(args: argparse.Namespace) -> Job:
@@ -245,7 +262,9 @@ def _number(least: float, most: float) -> Callable[[str], float]:
         try:
             value = float(text)
         except ValueError:
-            raise ConfigError(f'"{text}" is no number') from None
+            raise ConfigError(
+                f'"{text}" is no number: write digits only, without a unit, % or commas'
+            ) from None
         if not least <= value <= most:
             raise ConfigError(f"must be from {least:g} to {most:g}")
         return value

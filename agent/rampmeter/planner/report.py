@@ -17,6 +17,7 @@ _NAMES = {"write": "writing checkpoints", "rework": "redoing lost work", "restar
 _AS_GOOD = 0.05
 """A loss this little above the best one (relative) is no reason to change the interval."""
 
+_HOUR_S = 3600.0
 _MUCH = 0.1
 """From this loss on it matters that a job that is down cannot fail: played runs lose 14 % where the formula says 15 %,
 and 26 % where it says 34 %."""
@@ -44,20 +45,46 @@ def report(findings: Findings) -> str:
 
 def _headline(findings: Findings) -> str:
     found = findings.found
+    if found.goodput <= 0.0 and found.best_waste.total < 1.0:
+        return paragraph(
+            f"With a checkpoint every {span(found.interval_s)} this run never ends: nothing is left for training.",
+            _judgement(found),
+        )
     if found.goodput <= 0.0:
         return paragraph(
             "This run never ends: dealing with a failure takes longer than it is until the next. "
             "Come back faster, make the checkpoint cheaper, or find capacity that fails less often."
         )
     lost = f"{percent(found.waste.total)} of the run is lost, {percent(found.goodput)} is useful."
-    beside = [_wasted(findings), _cheaper(findings), _together(findings)]
+    beside = [_shorter(findings), _wasted(findings), _cheaper(findings), _together(findings)]
     if findings.asked.job.every_s is None:
         return paragraph(f"Checkpoint every {span(found.interval_s)}: {lost}", *beside)
-    return paragraph(f"With a checkpoint every {span(found.interval_s)}, {lost}", _judgement(found), *beside)
+    judged = [_judgement(found), _queues(findings.asked.job)]
+    return paragraph(f"With a checkpoint every {span(found.interval_s)}, {lost}", *judged, *beside)
+
+
+def _queues(job: Job) -> str:
+    if job.every_s is None or job.every_s >= job.least_interval_s:
+        return ""
+    return (
+        f"A background write takes {span(job.load.write_s)} and the next is due after {span(job.every_s)}: writes "
+        "queue up and training waits for them after all, so that more is lost than is said here."
+    )
+
+
+def _shorter(findings: Findings) -> str:
+    if findings.time is None or findings.time.useful_h * _HOUR_S > findings.found.interval_s:
+        return ""
+    return "The run is shorter than that: what it saves at its end is enough."
 
 
 def _wasted(findings: Findings) -> str:
-    return f"The lost GPU time costs {format_money(findings.bill.wasted)}." if findings.bill else ""
+    if findings.bill:
+        return f"The lost GPU time costs {format_money(findings.bill.wasted)}."
+    price = findings.asked.run.price_per_gpu_hour
+    if price is None:
+        return ""
+    return f"A useful GPU-hour costs {format_money(price / findings.found.goodput)} instead of {format_money(price)}."
 
 
 def _cheaper(findings: Findings) -> str:
@@ -143,6 +170,10 @@ def _lever(found: Answer) -> str:
     part = percent(getattr(found.waste, found.dominant) / found.waste.total, 0)
     if _restarts(found):
         return paragraph(f"Restarting is {part} of the loss: no interval can touch it. Come back faster.")
+    if _as_good_as_best(found) and found.reason is PlanReason.WRITE_FLOOR:
+        return paragraph(
+            "The write time decides: with a faster write the interval may be shorter and less work is redone."
+        )
     if _as_good_as_best(found):
         return paragraph(
             "Only a cheaper checkpoint or fewer failures make writing and redoing less, "
@@ -160,7 +191,7 @@ def _run(findings: Findings) -> str:
     rows = [["useful", hours(time.useful_h)], ["wall clock, on average", hours(time.wall_h)]]
     if time.luck:
         rows.append(["wall clock, 95 of 100 runs end by", hours(time.luck.wall_h)])
-    rows.append(["failures, on average", f"{time.num_failures:,.{1 if time.num_failures < 10 else 0}f}"])
+    rows.append(["failures, on average", _few(time.num_failures)])
     if time.luck:
         rows.append(["failures, 95 of 100 runs at most", f"{time.luck.num_failures:,}"])
     num_gpus = findings.asked.job.num_gpus
@@ -173,6 +204,11 @@ def _run(findings: Findings) -> str:
         "Failures come at random (a Poisson process), each costs redone work and a restart: the hours of bad luck "
         "follow from the number of failures that 95 of 100 such runs do not exceed."
     )
+
+
+def _few(count: float) -> str:
+    """A mean number: 83, 1.3, 0.00048."""
+    return f"{count:,.0f}" if count >= 10.0 else f"{count:.2g}"
 
 
 def _money(findings: Findings) -> str:

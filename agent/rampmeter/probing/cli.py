@@ -16,12 +16,13 @@ from types import FrameType
 from rampmeter.core.clock import SystemClock
 from rampmeter.core.errors import ConfigError
 from rampmeter.core.units import parse_bytes
+from rampmeter.printing import print_answer
 from rampmeter.probing.errors import ProbeFailed, Stopped
 from rampmeter.probing.figures import Round
 from rampmeter.probing.files import Files
 from rampmeter.probing.measuring import CHUNK_BYTES, MAX_SMALL_FILES, Limits, Meter
 from rampmeter.probing.telling import Bar, as_json, as_text, intention, watcher
-from rampmeter.probing.workspace import check_directory, check_room, sweep, work_directory
+from rampmeter.probing.workspace import check_room, read_directory, sweep, work_directory
 
 _DEFAULT_SIZE = "2GiB"
 _DEFAULT_S = 20.0
@@ -54,9 +55,7 @@ class ProbeCommand:
         self._files = files or Files()
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "directory", metavar="DIR", type=Path, help="a directory on the storage to measure"
-        )
+        parser.add_argument("directory", metavar="DIR", help="a directory on the storage to measure")
         parser.add_argument("--size", help=f"most that is written in all (default {_DEFAULT_SIZE})")
         parser.add_argument(
             "--seconds",
@@ -73,8 +72,7 @@ class ProbeCommand:
     def run(self, args: argparse.Namespace) -> int:
         writers = _writers(args.writers)
         limits = _limits(args.size, args.seconds, writers)
-        directory: Path = args.directory
-        check_directory(directory)
+        directory = read_directory(args.directory)
         self._sweep(directory)
         num_files = max(writers) * (1 + MAX_SMALL_FILES)
         check_room(
@@ -94,7 +92,7 @@ class ProbeCommand:
             _say("stopped; what it wrote is removed")
             return _INTERRUPTED
         told = as_json(directory, rounds) if args.json else as_text(directory, rounds)
-        print(told, end="")  # noqa: T201
+        print_answer(told)
         return 0
 
     def _sweep(self, directory: Path) -> None:

@@ -44,12 +44,16 @@ def small_name(writer: int, number: int) -> str:
     return f"small-{writer}-{number}"
 
 
-def check_directory(directory: Path) -> None:
-    """ConfigError unless it is one."""
+def read_directory(text: str) -> Path:
+    """ConfigError unless it is one. Empty text (a variable that is not set) does not mean the working directory."""
+    if not text:
+        raise ConfigError("DIR is empty: name the directory to measure")
+    directory = Path(text)
     if not directory.exists():
         raise ConfigError(f"{directory}: there is no such directory")
     if not directory.is_dir():
         raise ConfigError(f"{directory}: is no directory")
+    return directory
 
 
 def check_room(
@@ -100,6 +104,11 @@ def _remove(path: Path, files: Files) -> None:
     try:
         clear(path, files)
         files.remove_directory(path)
+    except FileNotFoundError:
+        raise ProbeFailed(
+            f"{path} is gone: somebody removed or moved the directory while it was measured, or unmounted the storage. "
+            "If it is somewhere else now, please remove it there"
+        ) from None
     except OSError as error:
         raise ProbeFailed(f"{path} could not be removed ({meaning(error)}): please remove it") from None
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rampmeter.core.interval import Waste
+from rampmeter.printing import print_answer
 from rampmeter.review.figures import Figures, Outlook, figures
 from rampmeter.review.finding import Finding, Review, Severity
 from rampmeter.review.plan import CheckpointPlan
@@ -42,7 +43,7 @@ class ReviewCommand:
         parser.add_argument("plan", metavar="PLAN.toml", type=Path, help="the plan, in TOML")
         parser.add_argument(
             "--fail-on",
-            choices=[*Severity, _NEVER],
+            choices=[*(severity.value for severity in Severity), _NEVER],
             default=_NEVER,
             help="exit with 1 if a flaw is as bad as this or worse (default: never, a review is advice)",
         )
@@ -53,7 +54,7 @@ class ReviewCommand:
         found = figures(plan)
         result = review(plan, found)
         text = json.dumps(as_json(plan, found, result)) + "\n" if args.json else as_text(plan, found, result)
-        print(text, end="")  # noqa: T201
+        print_answer(text)
         return 1 if _fails(result, args.fail_on) else 0
 
 
