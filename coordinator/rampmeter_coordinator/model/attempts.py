@@ -44,8 +44,9 @@ class Attempts:
 
     def again(self, job: Job, now_s: float) -> None:
         """The same attempt has registered once more; the time since its goodbye, if it said one, is not observed."""
-        if job.finished and job.history is not None:
-            job.history.ended, job.history.credited_s = None, now_s
+        if job.finished or now_s > counting.last_heard_s(job) + UNHEARD_AFTER_S:
+            self.came_back(job, now_s)
+            self._state.history_of(job).ended = None
 
     def replaced(self, job: Job, now_s: float) -> None:
         """A newer attempt has registered, and nothing of the older one is overwritten yet."""
@@ -60,7 +61,7 @@ class Attempts:
             self._state.count("interruptions")
             self._was_down(job, history, now_s - last_s)
         history.kept_step, history.step_s = _kept_step(job, is_unclean=is_unclean), _step_s(job, last_s)
-        history.ended, history.startup_s, history.queued_s = None, 0.0, 0.0
+        history.ended, history.startup_s, history.queued_s, history.unheard_s = None, 0.0, 0.0, 0.0
         history.is_announced = history.is_saved = False
         job.began_step, history.is_up = None, False
         self._look(now_s)
@@ -76,13 +77,14 @@ class Attempts:
         history, most_s = self._state.history_of(job), now_s - job.registered_s
         history.is_up = True
         load_s = request.load_s or 0.0
-        history.startup_s = min(load_s + request.warm_up_s, most_s)
+        history.startup_s = min(load_s + request.warm_up_s, max(0.0, most_s - history.unheard_s))
         if load_s + request.warm_up_s <= most_s + ROUND_TRIP_S:
             restarts.has_warmed_up(history, request.warm_up_s)
             if request.load_s is not None:
                 restarts.has_loaded(history, load_s)
         if request.restored_step is not None or history.num_interruptions:
-            self._state.charge(job, Cause.RESTART, max(0.0, history.startup_s - history.queued_s))
+            self._credit(job, now_s, now_s)
+            self._charge_back(job, Cause.RESTART, history.startup_s - history.queued_s)
         self._charge_fall_back(job, history, request)
 
     def _charge_fall_back(self, job: Job, history: History, request: Heartbeat) -> None:
@@ -93,13 +95,20 @@ class Attempts:
             return
         lost_s = max(0, kept_step - request.restored_step) * step_s
         cause = Cause.DISCARDED if request.rolled_back else Cause.REWORK
-        self._state.charge(job, cause, min(lost_s, unpacked(history.account).useful))
+        self._charge_back(job, cause, lost_s)
 
     # -- it goes on --------------------------------------------------------------------------------------------
 
     def came_back(self, job: Job, now_s: float) -> None:
         """It was not heard of for a while: that time is credited to nobody."""
-        self._credit(job, counting.last_heard_s(job), now_s)
+        last_s = counting.last_heard_s(job)
+        self._credit(job, last_s, now_s)
+        self._state.history_of(job).unheard_s += now_s - last_s
+
+    def is_durable(self, job: Job, age_s: float) -> None:
+        """Work of `age_s` ago is durable: silence before that costs nothing any more."""
+        if job.history is not None and job.history.unheard_s > age_s:
+            job.history.unheard_s = age_s
 
     def save_ended(self, job: Job, request: Release, now_s: float) -> None:
         """A save is over, well or not: what it held training up for, as far as it says."""
@@ -107,6 +116,8 @@ class Attempts:
         self._state.charge(job, Cause.STALLED, min(_stalled(job, request), passed_s))
         history = self._state.history_of(job)
         history.is_saved = history.is_announced and request.outcome is Outcome.COMMITTED
+        if request.outcome is Outcome.COMMITTED:
+            self.is_durable(job, request.write_s or 0.0)
         self._look(now_s)
 
     # -- it ends -----------------------------------------------------------------------------------------------
@@ -119,14 +130,19 @@ class Attempts:
 
     def _charge_end(self, job: Job, history: History, last_s: float, *, is_unclean: bool) -> None:
         """What died with the attempt: work that was not durable, or a start that came to nothing."""
+        heard_s = last_s - history.unheard_s
         if not _has_worked(job):
             charged_s = max(history.startup_s, history.queued_s)
-            self._state.charge(job, Cause.RESTART, max(0.0, last_s - job.registered_s - charged_s))
+            self._charge_back(job, Cause.RESTART, heard_s - job.registered_s - charged_s)
         elif is_unclean:
             since_s = job.registered_s + history.startup_s
             if job.snapshot_s is not None:
                 since_s = max(since_s, job.snapshot_s)
-            self._state.charge(job, Cause.REWORK, max(0.0, last_s - since_s))
+            self._charge_back(job, Cause.REWORK, heard_s - since_s)
+
+    def _charge_back(self, job: Job, cause: Cause, lost_s: float) -> None:
+        """Time that was credited before turns out to be lost: no more of it than there is."""
+        self._state.charge(job, cause, min(lost_s, unpacked(self._state.history_of(job).account).useful))
 
     def _was_down(self, job: Job, history: History, down_s: float) -> None:
         if 0.0 <= down_s <= restarts.LONGEST_DOWN_S:

@@ -44,6 +44,7 @@ class History(Struct, omit_defaults=True, gc=False, kw_only=True):
     is_up              it has told how its start went ...
     startup_s          ... and this is from its start to its first step
     queued_s           what its restore waited for a slot
+    unheard_s          since its newest durable state, or its start, nothing was heard of it for so long
     is_announced       its newest save has a deadline, for its end is announced ...
     is_saved           ... and was committed
     """
@@ -69,5 +70,6 @@ class History(Struct, omit_defaults=True, gc=False, kw_only=True):
     is_up: bool = False
     startup_s: float = 0.0
     queued_s: float = 0.0
+    unheard_s: float = 0.0
     is_announced: bool = False
     is_saved: bool = False

@@ -181,6 +181,7 @@ class Registry:
             job.committed_step = request.committed_step
         if request.commit_age_s is not None:
             job.snapshot_s = now_s - request.commit_age_s
+            self._attempts.is_durable(job, request.commit_age_s)
         tells = request.warm_up_s is not None or request.restored_step is not None
         if job.began_step is None or (tells and (job.history is None or not job.history.is_up)):
             self._attempts.starting(job, request, now_s)

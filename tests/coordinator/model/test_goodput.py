@@ -122,7 +122,7 @@ def test_an_end_without_a_goodbye_costs_what_was_not_durable() -> None:
     found = account(life)
     assert found.rework == pytest.approx(210.0)
     assert found.restart == pytest.approx(180.0)
-    assert found.observed == pytest.approx(HOUR + 210.0 + 120.0)
+    assert found.observed == pytest.approx(HOUR + 210.0 + 180.0)
 
 
 @pytest.mark.parametrize(("reason", "rework_s"), [(EndReason.FAILED, HOUR), (EndReason.FINISHED, 0.0)])
@@ -162,6 +162,49 @@ def test_silence_is_not_observed() -> None:
     life.work(HOUR)
     life.save(10.0)
     assert account(life).observed == pytest.approx(2 * HOUR + 10.0)
+
+
+@pytest.mark.parametrize(
+    ("saved_ago_s", "rework_s"),
+    [(None, 2 * HOUR), (4.5 * HOUR, 1.5 * HOUR), (1.5 * HOUR, HOUR), (10.0, HOUR)],
+)
+def test_work_of_which_nothing_was_heard_is_not_rework(saved_ago_s: float | None, rework_s: float) -> None:
+    """An hour of work, four of silence, an hour of work, then the end; perhaps it saved by itself meanwhile."""
+    life = a_life().work(HOUR)
+    life.now_s += 4 * HOUR
+    life.call(commit_age_s=saved_ago_s)
+    life.work(HOUR)
+    life.again(down_s=120.0)
+    found = account(life)
+    assert found.observed == pytest.approx(2 * HOUR + 120.0)
+    assert found.rework == pytest.approx(rework_s)
+
+
+def test_a_start_of_which_nothing_was_heard_is_not_restart() -> None:
+    """The machine slept for a day while the job was starting, and the attempt came to nothing."""
+    for told in ({}, {"restored_step": 0, "load_s": 9e4, "warm_up_s": 9e4}):
+        life = a_life().work(HOUR)
+        life.again(down_s=60.0)
+        life.now_s += 86_400.0
+        life.call(**told)
+        life.now_s += 50.0
+        life.call()
+        life.again(down_s=60.0)
+        found = account(life)
+        assert found.observed == pytest.approx(HOUR + 2 * 60.0 + 50.0)
+        assert found.restart <= 2 * 60.0 + 50.0 + 1e-6
+        assert found.lost <= found.observed
+
+
+def test_registering_again_after_a_silence_observes_nothing_and_is_no_failure() -> None:
+    """The same attempt, as after a coordinator that had forgotten it."""
+    life = a_life().work(HOUR)
+    life.now_s += 4 * HOUR
+    life.talker.register(life.now_s)
+    life.work(HOUR)
+    life.save(10.0)
+    assert account(life).observed == pytest.approx(2 * HOUR + 10.0)
+    assert life.desk.ledger.totals.interruptions == 0
 
 
 @pytest.mark.parametrize(("rolled_back", "cause"), [(True, "discarded"), (False, "rework")])
