@@ -26,6 +26,13 @@ def test_a_plan_is_read():
     assert plan.restore.num_spare_nodes is None
 
 
+def test_a_mark_at_the_beginning_of_the_file_is_no_error(tmp_path):
+    """Some editors write one."""
+    path = tmp_path / "plan.toml"
+    path.write_text(FLAWED.read_text(encoding="utf-8"), encoding="utf-8-sig")
+    assert read_plan(path) == read_plan(FLAWED)
+
+
 def test_only_three_figures_and_a_size_are_needed():
     """All else may be left out."""
     plan = as_plan(
@@ -43,6 +50,7 @@ def test_only_three_figures_and_a_size_are_needed():
         ({"size": {"parameters": None, "total": None}}, "size: needs parameters"),
         ({"run": {"gpus": "8"}}, "run.gpus: must be an integer"),
         ({"run": {"gpus": 0}}, "run.gpus: must be an integer from 1"),
+        ({"run": {"nodes": 2000}}, "run.nodes: there are more nodes than run.gpus"),
         ({"run": {"gpus": True}}, "run.gpus: must be an integer"),
         ({"run": {"gpu": 8}}, "unknown key in [run]: gpu; is gpus meant?"),
         ({"run": {"xyz": 8}}, "unknown key in [run]: xyz; known are name, gpus"),

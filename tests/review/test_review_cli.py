@@ -42,6 +42,18 @@ def test_the_text_is_the_golden_one(capsys, plan, golden):
     assert max(map(len, text.splitlines())) <= 80
 
 
+def test_what_is_open_is_said_in_the_first_lines(capsys, tmp_path):
+    """No flaw was found in a plan that says nothing, and that is no praise."""
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        "[run]\ngpus = 1\nlength = '1d'\n[schedule]\nevery = '1h'\n[size]\ntotal = '1GB'\n", encoding="utf-8"
+    )
+    run(plan)
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first == "The plan: 1 GPU for 24 h, 24 GPU-hours"
+    assert second.startswith("No flaw found; 16 questions are open.")
+
+
 def test_the_draft_has_its_eight_flaws_worst_first(capsys):
     """What corrupts or silently changes the run comes before what wastes GPU-hours."""
     run(FLAWED, "--json")

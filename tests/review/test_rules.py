@@ -74,6 +74,10 @@ BROKEN = [
         {"schedule": SYNC | {"every": "22min"}, "storage": {"write_bandwidth": "100GB/s"}},
         "9.8 s",
     ),
+    ("no_progress", "critical", {"run": {"restart": "24h"}}, "never ends"),
+    ("no_progress", "critical", {"schedule": {"stall": "20min"}}, "never ends"),
+    ("restart", "medium", {"run": {"restart": "15min"}}, "Coming back takes 15 min"),
+    ("restart", "high", {"run": {"restart": "2h"}}, "Coming back takes 2 h"),
     ("one_server", "medium", {"storage": {"servers": 1}}, "One server"),
     ("one_writer", "medium", {"storage": {"sharded": False}}, "One rank"),
     ("interval", "high", {"schedule": {"every": "2h"}}, "too rare: every 2 h, best is 15.5 min"),
@@ -149,6 +153,16 @@ SOUND = [
         "retention": {"keep": "all", "keep_last": None, "one_per": None, "delete_only_after_verified": None},
     },
     {"monitoring": {"alerts": ["missed", "write_time"]}},
+    {"run": {"restart": "14min"}},
+    {
+        "run": {"mtbf": None, "mtbf_measured": None, "restart": "60h"}
+    },  # only by a failure rate that nobody said
+    {
+        "run": {"gpus": 1, "nodes": 1},
+        "commit": {"order": ["shards", "manifest", "pointer"]},  # one rank waits for no other
+        "restore": {"layout": "same"},
+        "size": {"parameters": "70M", "total": None},
+    },
 ]
 
 
@@ -182,7 +196,7 @@ SILENT = [
         "commit": ["order", "pointer_update", "directory"],
         "data": ["resume", "tested"],
         "restore": ["layout", "spare_nodes"],
-        "retention": ["keep", "milestones", "delete_only_after_verified"],
+        "retention": ["milestones", "delete_only_after_verified"],
         "validation": ["checksums", "checked_on_load", "finite_check", "restore_drills"],
         "monitoring": ["alerts"],
     }.items()
@@ -196,6 +210,50 @@ def test_silence_is_a_question_and_no_flaw(section, key):
     result = reviewed(**{section: {key: None}})
     assert result.findings == ()
     assert len(result.questions) == 1
+
+
+def test_what_the_interval_costs_is_no_fault_of_the_stall():
+    """6 s of stall every 2 h: another interval saves 3 %, a shorter stall 0.1 % beside it."""
+    short = {"mode": "synchronous", "stall": "6s"}
+    assert list(flaws(schedule=short | {"every": "2h"})) == ["interval"]
+    assert list(flaws(schedule=short | {"every": "1min"})) == ["interval"]
+    unknown = {"mtbf": None, "mtbf_measured": None}
+    assert list(flaws(schedule=short | {"every": "1min"}, run=unknown)) == ["stall"]
+
+
+def test_a_stall_that_never_lets_training_go_on_has_another_interval():
+    """Where only the interval is wrong, the advice is the interval."""
+    assert "Write every 3 h 47 min" in flaws(schedule={"stall": "20min"})["no_progress"].change
+    assert "Come back faster" in flaws(run={"restart": "24h"})["no_progress"].change
+
+
+def test_what_a_restart_costs():
+    """2 h of 24 h are 8.3 % of 737,280 GPU-hours, by hand 61,440."""
+    found = flaws(run={"restart": "2h"})["restart"]
+    assert found.lost_gpu_hours == pytest.approx(61_440)
+    assert "88.3 % of all that is lost" in found.why
+
+
+def test_writes_that_do_not_fit_are_not_praised():
+    """Checkpoints come as often as writes end, and the figures say so."""
+    result = reviewed(storage={"write_bandwidth": "500MB/s"})
+    assert "at best; all figures here use that" in result.findings[0].flaw.cost
+    assert not any("interval fits" in sentence for sentence in result.good)
+
+
+def test_figures_that_contradict_each_other_are_asked_about():
+    """A stall much shorter than the write that it is, a total much larger than what is needed."""
+    stall = reviewed(schedule={"mode": "synchronous", "stall": "6s"}, storage={"write_bandwidth": "50GB/s"})
+    assert any("which is right?" in question for question in stall.questions)
+    (total,) = reviewed(size={"total": "2TB"}).questions
+    assert total.startswith("What else is in the 2 TB?")
+
+
+def test_who_says_what_stays_has_said_that_not_all_does():
+    """`keep` may be left out then; with nothing said it is a question."""
+    assert reviewed(retention={"keep": None}) == reviewed()
+    nothing = {"keep": None, "keep_last": None, "one_per": None, "delete_only_after_verified": None}
+    assert reviewed(retention=nothing).questions == ("What is kept, and for how long?",)
 
 
 def test_an_unknown_failure_rate_is_asked_for_and_judges_no_interval():

@@ -80,6 +80,16 @@ class Figures:
         """The share of the run that a short pause at its own best interval would save."""
         return 0.0 if self.planned is None else self.planned.lost - self.copied.lost
 
+    @property
+    def gained_beside_best(self) -> float:
+        """What of it the best interval for the stall as it is does not save."""
+        return 0.0 if self.best is None else self.best.lost - self.copied.lost
+
+    @property
+    def ends(self) -> bool:
+        """As planned something is left for training; True where that cannot be told."""
+        return self.planned is None or self.planned.waste.total < 1.0
+
 
 def figures(plan: CheckpointPlan) -> Figures:
     """All figures of a plan."""
@@ -161,7 +171,8 @@ def _planned(plan: CheckpointPlan, write_s: float | None, mtbf_s: float) -> Outl
     stall_s = _stall_s(plan, write_s)
     if stall_s is None:
         return None
-    return _outlook(plan, max(plan.schedule.every_s, stall_s), stall_s, _behind_s(plan, write_s), mtbf_s)
+    behind_s = _behind_s(plan, write_s)  # where writes do not fit, checkpoints come as often as they do
+    return _outlook(plan, max(plan.schedule.every_s, stall_s, behind_s), stall_s, behind_s, mtbf_s)
 
 
 def _best(plan: CheckpointPlan, write_s: float | None, mtbf_s: float) -> Outlook | None:

@@ -6,6 +6,7 @@ from rampmeter.core.units import format_duration
 from rampmeter.review.figures import Figures, missing_parts, num_kept
 from rampmeter.review.plan import Alert, CheckpointPlan, CommitStep, Keep, Layout, Mode, Phase, Resume
 from rampmeter.review.resuming import commit_order
+from rampmeter.review.spending import write_time
 from rampmeter.review.wording import minutes, percent, seconds, tb
 
 NEAR_BEST = 0.05
@@ -25,7 +26,9 @@ def _state(plan: CheckpointPlan, figures: Figures) -> str | None:
 
 def _interval(plan: CheckpointPlan, figures: Figures) -> str | None:
     planned, best = figures.planned, figures.best
-    if planned is None or best is None or not figures.mtbf_is_given:
+    if planned is None or best is None or not figures.mtbf_is_given or not figures.ends:
+        return None
+    if write_time(plan, figures) is not None:
         return None
     if figures.gained_by_best > NEAR_BEST * best.lost:
         return None

@@ -47,7 +47,7 @@ def validation(plan: CheckpointPlan, figures: Figures) -> Flaw | None:
 
 def layout(plan: CheckpointPlan, figures: Figures) -> Flaw | None:
     """A restart needs as many GPUs as wrote the checkpoint."""
-    if plan.restore.layout is not Layout.SAME:
+    if plan.restore.layout is not Layout.SAME or plan.run.gpus == 1:
         return None
     spares = plan.restore.num_spare_nodes
     kept = f" beyond the {spares} spare ones" if spares else ""

@@ -3,9 +3,16 @@
 from collections.abc import Callable
 
 from rampmeter.core.interval import PRIOR_GPU_HOURS_PER_FAILURE
-from rampmeter.core.units import format_duration
+from rampmeter.core.units import format_bytes, format_duration
 from rampmeter.review.figures import Figures
 from rampmeter.review.plan import CheckpointPlan, CommitStep, Keep, Mode, PointerUpdate, Resume
+from rampmeter.review.wording import seconds
+
+_MUCH_MORE = 1.5
+"""A total so many times of what is needed is more than a margin."""
+
+_MUCH_SHORTER = 0.75
+"""Below this share of the write time a synchronous stall contradicts it."""
 
 
 def open_questions(plan: CheckpointPlan, figures: Figures) -> tuple[str, ...]:
@@ -35,7 +42,13 @@ def _restart(plan: CheckpointPlan, figures: Figures) -> str | None:
 
 
 def _size(plan: CheckpointPlan, figures: Figures) -> str | None:
-    if figures.needed_bytes is not None:
+    needed, planned = figures.needed_bytes, figures.planned_bytes
+    if needed is not None and planned is not None and planned > _MUCH_MORE * needed:
+        return (
+            f"What else is in the {format_bytes(planned)}? Parameters, precision and optimizer account for "
+            f"{format_bytes(needed)}."
+        )
+    if needed is not None:
         return None
     return (
         "How many parameters, in which precision, with which optimizer? The plan's total is taken as it is."
@@ -53,7 +66,19 @@ def _mode(plan: CheckpointPlan, figures: Figures) -> str | None:
         return "Does training stop for the write, or for a copy to host memory only?"
     if plan.schedule.mode is Mode.ASYNCHRONOUS and plan.schedule.stall_s is None:
         return "For how long does training stop at each checkpoint? Without it the loss cannot be worked out."
-    return None
+    return _stall_or_write(plan, figures)
+
+
+def _stall_or_write(plan: CheckpointPlan, figures: Figures) -> str | None:
+    stall_s, write_s = plan.schedule.stall_s, figures.write_s
+    if plan.schedule.mode is not Mode.SYNCHRONOUS or stall_s is None or write_s is None:
+        return None
+    if stall_s >= _MUCH_SHORTER * write_s:
+        return None
+    return (
+        f"Training stops for the whole write, for {seconds(stall_s)} as the plan says, but by size and bandwidth a "
+        f"write takes {seconds(write_s)}: which is right? The stall is used here."
+    )
 
 
 def _bandwidth(plan: CheckpointPlan, figures: Figures) -> str | None:
@@ -126,7 +151,7 @@ def _parallelism(plan: CheckpointPlan, figures: Figures) -> str | None:
 
 
 def _layout(plan: CheckpointPlan, figures: Figures) -> str | None:
-    if plan.restore.layout is not None:
+    if plan.restore.layout is not None or plan.run.gpus == 1:
         return None
     return "Can a checkpoint be restored on another number of ranks?"
 

@@ -80,14 +80,16 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, Reader]]] = {
     },
     "monitoring": {"alerts": ("alerts", values.some_of(words.Alert))},
 }
+_DELETES = {"keep_last", "one_per_s", "deletes_only_after_verified"}
+"""Fields of a retention that deletes."""
+
 _REQUIRED = (("run", "gpus"), ("run", "length"), ("schedule", "every"))
 
 
 def read_plan(path: Path) -> CheckpointPlan:
     """The plan in this file. ConfigError names the file, and the section and key at fault."""
     try:
-        with path.open("rb") as stream:
-            found = tomllib.load(stream)
+        found = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # some editors begin a file with a mark
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -108,6 +110,8 @@ def as_plan(found: Mapping[str, Any]) -> CheckpointPlan:
     if not {"parameters", "planned_bytes"} & given["size"].keys():
         raise ConfigError("size: needs parameters (with precision and optimizer) or total")
     _refuse_contradictions(given)
+    if _DELETES & given["retention"].keys():  # who says what stays has said that not all does
+        given["retention"].setdefault("keep", words.Keep.SOME)
     return CheckpointPlan(
         run=words.Run(**given["run"]),
         size=words.Size(**given["size"]),
@@ -140,12 +144,11 @@ def _refuse_unknown(found: Iterable[str], known: Mapping[str, Any], what: str) -
 
 def _refuse_contradictions(given: Mapping[str, Mapping[str, Any]]) -> None:
     kept = given["retention"]
-    if (
-        kept.get("keep") == words.Keep.ALL
-        and {"keep_last", "one_per_s", "deletes_only_after_verified"} & kept.keys()
-    ):
+    if kept.get("keep") == words.Keep.ALL and _DELETES & kept.keys():
         raise ConfigError(
             'retention.keep: "all" leaves nothing for keep_last, one_per or delete_only_after_verified'
         )
+    if given["run"].get("nodes", 1) > given["run"]["gpus"]:
+        raise ConfigError("run.nodes: there are more nodes than run.gpus")
     if given["schedule"]["every_s"] > given["run"]["length_s"]:
         raise ConfigError("schedule.every: is longer than run.length: no checkpoint would ever be written")

@@ -19,7 +19,7 @@ from rampmeter.review.plan import (
     Resume,
     Size,
 )
-from rampmeter.review.wording import about, days, gpu_hours, listed, percent, seconds
+from rampmeter.review.wording import about, days, gpu_hours, gpus, listed, percent, seconds
 
 UNDERSTATED = 0.95
 """Below this share of what is needed a planned size is wrong and not rounded."""
@@ -54,7 +54,7 @@ _WITHOUT: Mapping[str, frozenset[Part]] = {
 def commit_order(plan: CheckpointPlan, figures: Figures) -> Flaw | None:
     """A checkpoint is real before all of it is there, or nothing says when it is real."""
     order = plan.commit.order
-    what = None if order is None else _order_fault(order)
+    what = None if order is None else _order_fault(order, num_ranks=plan.run.gpus)
     if what is None:
         return None
     return Flaw(
@@ -70,14 +70,14 @@ def commit_order(plan: CheckpointPlan, figures: Figures) -> Flaw | None:
     )
 
 
-def _order_fault(order: tuple[CommitStep, ...]) -> str | None:
+def _order_fault(order: tuple[CommitStep, ...], *, num_ranks: int) -> str | None:
     seals = [step for step in (CommitStep.POINTER, CommitStep.MANIFEST) if step in order]
     if not seals:
         return "Nothing tells a whole checkpoint from a partial one"
     before = order[: order.index(seals[0])]
     if CommitStep.SHARDS not in before:
         return f"The {seals[0]} is set before the data is there"
-    if CommitStep.ALL_RANKS_DONE not in before:
+    if num_ranks > 1 and CommitStep.ALL_RANKS_DONE not in before:
         return f"The {seals[0]} does not wait for all ranks"
     if CommitStep.MANIFEST in order[len(before) + 1 :]:
         return "The pointer is set before the manifest is there"
@@ -107,8 +107,8 @@ def pointer_update(plan: CheckpointPlan, figures: Figures) -> Flaw | None:
         what="The pointer is written in place",
         why="A crash in the middle leaves an empty or torn pointer: every checkpoint is whole and a "
         "restart finds none, or starts from the beginning without a word.",
-        cost=f"Somebody has to notice and find the newest whole checkpoint by hand while {plan.run.gpus:,} "
-        f"GPUs wait: {gpu_hours(plan.run.gpus, plan.run)} an hour.",
+        cost=f"Somebody has to notice and find the newest whole checkpoint by hand while "
+        f"{gpus(plan.run.gpus)} wait: {gpu_hours(plan.run.gpus, plan.run)} an hour.",
         change="Write the new pointer to a temporary name, sync it, rename it over the old one, sync the "
         "directory.",
     )

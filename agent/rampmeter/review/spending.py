@@ -5,32 +5,83 @@ from rampmeter.core.units import format_bytes, format_duration
 from rampmeter.review.figures import Figures, Outlook
 from rampmeter.review.finding import Flaw, Severity
 from rampmeter.review.plan import CheckpointPlan, Mode, Phase, WhenBusy
-from rampmeter.review.wording import gpu_hours, minutes, percent, seconds
+from rampmeter.review.wording import gpu_hours, gpus, minutes, percent, seconds
 
 HIGH_SHARE = 0.01
 MEDIUM_SHARE = 0.002
 """Shares of the run from which a loss is high or medium; less is no flaw."""
 
+RESTART_ALLOWANCE = 5.0
+"""A restart may cost so many times more: part of it, to notice and to load, nobody can avoid."""
+
 NVME_BYTES_PER_S = 2e9
 """What one local NVMe takes, for the example in the advice."""
 
 
+def no_progress(plan: CheckpointPlan, figures: Figures) -> Flaw | None:
+    """Nothing is left for training, whatever the formula says beyond 100 %."""
+    planned, best = figures.planned, figures.best
+    if planned is None or best is None or figures.ends:
+        return None
+    if not figures.mtbf_is_given and planned.waste.write < 1.0:
+        return None
+    lost = planned.waste
+    change = "Come back faster, make the checkpoint cheaper, or find nodes that fail less often."
+    if best.waste.total < 1.0:
+        change = f"Write every {minutes(best.interval_s)}: then {percent(best.lost)} is lost."
+    return Flaw(
+        severity=Severity.CRITICAL,
+        changes_run=False,
+        what="The run never ends: nothing is left for training",
+        why=f"Stalls take {percent(lost.write)} of the time, work that is done again {percent(lost.rework)}, restarts "
+        f"{percent(lost.restart)}.",
+        cost=f"The whole run, {gpu_hours(figures.gpu_hours, plan.run)}.",
+        change=change,
+        lost_gpu_hours=figures.gpu_hours,
+    )
+
+
+def restart(plan: CheckpointPlan, figures: Figures) -> Flaw | None:
+    """Coming back costs a large part of the run, which no interval can change."""
+    planned, restart_s = figures.planned, plan.run.restart_s
+    if planned is None or restart_s is None or not figures.mtbf_is_given or not figures.ends:
+        return None
+    share = planned.waste.restart
+    severity = _severity(share / RESTART_ALLOWANCE)
+    if severity is None:
+        return None
+    lost = share * figures.gpu_hours
+    return Flaw(
+        severity=severity,
+        changes_run=False,
+        what=f"Coming back takes {minutes(restart_s)} after each failure",
+        why=f"Restarts take {percent(share)} of the run, {percent(share / planned.waste.total)} of all that "
+        "is lost. No interval and no cheaper checkpoint can reduce it.",
+        cost=f"About {gpu_hours(lost, plan.run)} with one failure in {format_duration(figures.mtbf_s)}; half the time "
+        "is half of it.",
+        change="Measure where the time goes (noticing, new nodes, image, loading, warm-up): spare nodes that wait, "
+        "images pulled beforehand, checkpoints read from local NVMe or from the memory of other ranks.",
+        lost_gpu_hours=lost,
+    )
+
+
 def stall(plan: CheckpointPlan, figures: Figures) -> Flaw | None:
-    """Training stops while storage takes a checkpoint."""
+    """Training stops while storage takes a checkpoint. What another interval would save is no fault of the stall."""
     planned, gained = figures.planned, figures.gained_by_copying
-    severity = _severity(gained)
+    judged = gained if interval(plan, figures) is None else min(gained, figures.gained_beside_best)
+    severity = _severity(judged)
     if plan.schedule.mode is not Mode.SYNCHRONOUS or planned is None or severity is None:
         return None
     alone = plan.storage.num_servers == 1
     waits = (
         f"{percent(planned.waste.write)} of the run the GPUs wait for storage: {seconds(planned.stall_s)} "
-        f"in every {format_duration(plan.schedule.every_s)}."
+        f"in every {format_duration(planned.interval_s)}."
     )
     return Flaw(
         severity=severity,
         changes_run=False,
-        what=f"All {plan.run.gpus:,} GPUs stand still for {seconds(planned.stall_s)} at each checkpoint"
-        + (", waiting for one server" if alone else ""),
+        what=f"{'The GPU stands' if plan.run.gpus == 1 else f'All {gpus(plan.run.gpus)} stand'} still for "
+        f"{seconds(planned.stall_s)} at each checkpoint" + (", waiting for one server" if alone else ""),
         why=f"{waits} {_alone(plan)}" if alone else waits,
         cost=_cost_of_stall(plan, figures, planned),
         change=_two_stages(plan, figures),
@@ -116,7 +167,7 @@ def interval(plan: CheckpointPlan, figures: Figures) -> Flaw | None:
     planned, best = figures.planned, figures.best
     if severity is None or planned is None or best is None or not figures.mtbf_is_given:
         return None
-    if write_time(plan, figures) is not None:
+    if write_time(plan, figures) is not None or no_progress(plan, figures) is not None:
         return None
     word = "frequent" if plan.schedule.every_s < best.interval_s else "rare"
     saved = figures.gained_by_best * figures.gpu_hours
@@ -160,8 +211,9 @@ def write_time(plan: CheckpointPlan, figures: Figures) -> Flaw | None:
         "memory."
         if over
         else "There is no room for a slow day: once storage slows by a quarter, writes pile up.",
-        cost=f"Checkpoints come every {format_duration(WRITE_FLOOR * write_s)} at best; the plan's figures "
-        "for lost work do not hold.",
+        cost=f"Checkpoints come every {format_duration(write_s)} at best; all figures here use that."
+        if over
+        else "None on a good day; on a slow one they come less often, and the figures here do not hold.",
         change=f"Write every {format_duration(WRITE_FLOOR * write_s)} or less often (1.25 write times), or "
         "write to faster storage.",
     )

@@ -7,7 +7,7 @@ from rampmeter.core.units import format_bytes, format_duration, format_rate
 from rampmeter.review.figures import Figures
 from rampmeter.review.finding import Finding, Review, Severity
 from rampmeter.review.plan import CheckpointPlan, Mode
-from rampmeter.review.wording import gpu_hours, listed, minutes, percent, seconds
+from rampmeter.review.wording import gpu_hours, gpus, listed, minutes, percent, seconds
 
 _COLUMNS = 80
 
@@ -27,17 +27,19 @@ def as_text(plan: CheckpointPlan, figures: Figures, review: Review) -> str:
 def _head(plan: CheckpointPlan, figures: Figures, review: Review) -> Iterator[str]:
     name = plan.run.name or "The plan"
     length = format_duration(plan.run.length_s)
-    yield from _wrapped(f"{name}: {plan.run.gpus:,} GPUs for {length}, {figures.gpu_hours:,.0f} GPU-hours")
+    yield from _wrapped(f"{name}: {gpus(plan.run.gpus)} for {length}, {figures.gpu_hours:,.0f} GPU-hours")
     yield from _wrapped(f"{_counted(review)} {_lost(plan, figures)}")
     yield ""
 
 
 def _counted(review: Review) -> str:
+    num_open = len(review.questions)
+    left = f"; {num_open} question{'s are' if num_open > 1 else ' is'} open" if num_open else ""
     if not review.findings:
-        return "No flaw found."
+        return f"No flaw found{left}."
     found = [finding.flaw.severity for finding in review.findings]
     parts = [f"{found.count(severity)} {severity}" for severity in Severity if severity in found]
-    return f"{len(found)} flaw{'s' if len(found) > 1 else ''}: {listed(parts)}."
+    return f"{len(found)} flaw{'s' if len(found) > 1 else ''}: {listed(parts)}{left}."
 
 
 def _lost(plan: CheckpointPlan, figures: Figures) -> str:
@@ -55,7 +57,7 @@ def _figures(plan: CheckpointPlan, figures: Figures) -> Iterator[str]:
     yield from _row("checkpoint", _checkpoint(plan, figures))
     if figures.planned is not None and figures.best is not None:
         lost = figures.planned.waste
-        every = format_duration(plan.schedule.every_s)
+        every = format_duration(figures.planned.interval_s)
         yield from _row(
             "stall", f"{percent(lost.write)}: {seconds(figures.planned.stall_s)} in every {every}"
         )

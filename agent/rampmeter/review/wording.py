@@ -36,16 +36,22 @@ def days(duration_s: float) -> str:
 def percent(share: float) -> str:
     """A share of the run."""
     if 0 < share < 0.0005:
-        return "below 0.1 %"
+        return "less than 0.1 %"
     return f"{share * 100:.1f} %"
 
 
 def gpu_hours(amount: float, run: Run) -> str:
     """GPU-hours, with what they cost where the plan has a price."""
-    said = f"{about(amount)} GPU-hours"
+    count = about(amount)
+    said = f"{count} GPU-hour{'' if count == '1' else 's'}"
     if not run.price_per_gpu_hour:
         return said
     return f"{said} ({format_money(_rounded(amount * run.price_per_gpu_hour))})"
+
+
+def gpus(count: int) -> str:
+    """`1 GPU`, `1,024 GPUs`."""
+    return f"{count:,} GPU{'' if count == 1 else 's'}"
 
 
 def tb(num_bytes: float) -> str:
