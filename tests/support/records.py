@@ -2,8 +2,12 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from rampmeter.core.messages import Fence, Kind, LeaseState, RateReason, WaitReason
-from rampmeter_coordinator.model.records import Job, Lease, Planned, Waiter
+from rampmeter_coordinator.model.estimates import evidence_of
+from rampmeter_coordinator.model.particulars import Terms, Turn
+from rampmeter_coordinator.model.records import Job, Lease, Planned, Waiter, turn_of
 from support.answers import plan
 
 NOW = 100_000.0
@@ -14,14 +18,27 @@ _JOB_FIELDS = ("num_gpus", "mtbf_s", "synchronous", "snapshot_s", "save_since_s"
 def job(name: str, *, interval_s: float = 100.0, **figures: Any) -> Job:
     """8 GPUs, M = 1 h, registered long ago; its own period is 84.9 s (C = 1 s), its planned interval `interval_s`."""
     defaults = {"num_gpus": 8, "mtbf_s": 3600.0, "registered_s": 0.0}
-    return Job(
+    one = Job(
         uid=name,
         name=name,
         attempt=1,
         claim=bytes(16),
         plan=planned(interval_s=interval_s, request_after_s=84.9),
-        **(defaults | figures),
+        **defaults,
     )
+    return with_figures(one, **figures)
+
+
+def with_figures(one: Job, **figures: Any) -> Job:
+    """The job with other fields, of its own or of its parts."""
+    for name, value in figures.items():
+        if name in Job.__struct_fields__:
+            setattr(one, name, value)
+        elif name in Terms.__struct_fields__:
+            one.terms = replace(one.terms, **{name: value})
+        else:
+            setattr(turn_of(one) if name in Turn.__struct_fields__ else evidence_of(one), name, value)
+    return one
 
 
 def planned(**more: Any) -> Planned:

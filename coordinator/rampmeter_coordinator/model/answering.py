@@ -7,7 +7,7 @@ from rampmeter.core.fields import MAX_SECONDS
 from rampmeter.core.messages import Gone, Grant, Kind, LeaseState, RateReason, Wait, WaitReason
 from rampmeter_coordinator.model import counting
 from rampmeter_coordinator.model.rates import Rates
-from rampmeter_coordinator.model.records import Job, Lease, Offer
+from rampmeter_coordinator.model.records import Job, Lease, Offer, turn_of
 from rampmeter_coordinator.model.registry import Registry
 from rampmeter_coordinator.model.state import PoolState
 
@@ -113,7 +113,7 @@ class Answering:
             seq=seq,
             held_s=now_s - received_s,
             confirm=counting.needs_contact(job, now_s),
-            reason=job.ended_reason,
+            reason=turn_of(job).ended_reason,
             plan=self._registry.plan_for(job, now_s),
         )
         self._state.reply(job, answer, received_s, now_s)

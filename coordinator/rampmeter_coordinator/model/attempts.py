@@ -200,7 +200,7 @@ def waited(state: PoolState, job: Job, waiter: Waiter, now_s: float) -> None:
         state.charge(job, Cause.WAITING, waited_s)
         return
     history.is_announced, history.is_saved = waiter.deadline_at_s is not None, False
-    if job.synchronous and not waiter.started:
+    if job.terms.synchronous and not waiter.started:
         state.charge(job, Cause.WAITING, waited_s)
 
 
@@ -236,7 +236,7 @@ def _step_s(job: Job, last_s: float) -> float | None:
 
 def _stalled(job: Job, request: Release) -> float:
     """What the save cost training: the stall and what steps beside it lost; the whole write where training waits."""
-    if job.synchronous:
+    if job.terms.synchronous:
         return request.write_s or request.stall_s or 0.0
     at_work_s = max(0.0, (request.write_s or 0.0) - request.throttled_s)
     return (request.stall_s or 0.0) + (request.eps or 0.0) * at_work_s

@@ -65,7 +65,8 @@ def _write_rank(job: Job, waiter: Waiter, now_s: float) -> Rank:
     if waiter.deadline_at_s is not None:
         return (0, waiter.deadline_at_s, waiter.since_s, job.uid)
     if waiter.started:
-        return (1, job.save_since_s or waiter.since_s, waiter.since_s, job.uid)
+        granted_s = job.turn.save_since_s if job.turn else None
+        return (1, granted_s or waiter.since_s, waiter.since_s, job.uid)
     if is_starving(job, waiter, now_s):
         return (2, -(now_s - waiter.unsaved_since_s) / job.plan.interval_s, waiter.since_s, job.uid)
     if waiter.num_bytes is None:

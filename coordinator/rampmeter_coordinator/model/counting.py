@@ -149,7 +149,8 @@ def needs_contact(job: Job, now_s: float) -> bool:
 
 def waits_since(job: Job, now_s: float) -> float | None:
     """When the job joined the queue; None if it is not in it, or died there."""
-    return None if now_s > job.asked_s + QUEUE_MEMORY_S else job.queued_since_s
+    turn = job.turn
+    return None if turn is None or now_s > turn.asked_s + QUEUE_MEMORY_S else turn.queued_since_s
 
 
 def is_silent(job: Job, config: PoolConfig, now_s: float) -> bool:
@@ -218,10 +219,12 @@ def rebase(job: Job, now_s: float, until_s: float) -> None:
         job.lease.granted_s, job.lease.reported_s, job.lease.progress = now_s, None, Progress()
         job.lease.ready_by_s = None if job.lease.ready else now_s + START_WITHIN_S
         job.lease.goes_on = True
-    if job.save is not None:
-        job.save.begun_s = None
+    if job.turn is not None:
+        job.turn.queued_since_s = None
+        if job.turn.save is not None:
+            job.turn.save.begun_s = None
     job.registered_s = job.answered_s = now_s
-    job.contact_s = job.answered_received_s = job.queued_since_s = None
+    job.contact_s = job.answered_received_s = None
     job.snapshot_s = None if job.snapshot_s is None else now_s
     if job.history is not None:
         job.history.credited_s = now_s

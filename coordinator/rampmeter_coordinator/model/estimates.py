@@ -8,7 +8,8 @@ is never compared with others. Ends no lease and refuses no request.
 
 from rampmeter.core.interval import DEFAULT_EPS, Load
 from rampmeter.core.messages import Kind, Release, Renew
-from rampmeter_coordinator.model.records import Evidence, Job, Lease, Save, Waiter
+from rampmeter_coordinator.model.particulars import Evidence, Save
+from rampmeter_coordinator.model.records import Job, Lease, Waiter, turn_of
 
 WEIGHT_OF_NEW = 0.3
 """Weight of a new sample that is not far off."""
@@ -33,10 +34,10 @@ def granted(job: Job, waiter: Waiter, now_s: float) -> None:
 
     Before a preemption an agent may begin without its grant, and what it `started` before we knew it began unseen.
     """
-    save = job.save
-    if save is None or save.kind is not waiter.kind:
+    turn = turn_of(job)
+    if turn.save is None or turn.save.kind is not waiter.kind:
         unseen = waiter.started or waiter.deadline_at_s is not None
-        job.save = Save(kind=waiter.kind, begun_s=None if unseen else now_s)
+        turn.save = Save(kind=waiter.kind, begun_s=None if unseen else now_s)
     if waiter.kind is Kind.WRITE and waiter.max_bytes_per_s:
         known = evidence_of(job)
         rate, known.of_rate = _next(
@@ -66,7 +67,7 @@ def is_absurd_report(job: Job, lease: Lease, request: Renew | Release, now_s: fl
     allowed_bytes = CLOCK_FACTOR * lease.allowed_bytes + ROUND_TRIP_S * rate + SMALL_BYTES
     if not lease.done_bytes <= request.done_bytes <= allowed_bytes:
         return True
-    save = job.save
+    save = job.turn.save if job.turn else None
     if save is None or save.begun_s is None:
         return False
     return _spent_s(request) > _longest_s(save.begun_s, now_s)
@@ -122,13 +123,13 @@ def evidence_of(job: Job) -> Evidence:
 
 def believe(job: Job, num_bytes: int | None, stall_s: float | None, write_s: float | None) -> None:
     """Cold start: what a registration says counts until it is measured, and never replaces what was."""
-    known = job.evidence
-    if known is None or not known.of_bytes:
+    known = job.known
+    if not known.of_bytes:
         job.num_bytes = num_bytes
-    if known is None or not known.of_stall:
+    if not known.of_stall:
         job.stall_s = stall_s
-    if known is None or not known.of_write:
-        job.write_s = write_s
+    if not known.of_write and known.write_s != write_s:
+        evidence_of(job).write_s = write_s
 
 
 def learn(job: Job, request: Release, load: Load) -> None:
@@ -140,9 +141,9 @@ def learn(job: Job, request: Release, load: Load) -> None:
     )
     job.num_bytes = int(num_bytes or 0)
     job.stall_s, known.of_stall = _next(job.stall_s, known.of_stall, request.stall_s)
-    job.at_work_s, _ = _next(job.at_work_s, known.of_write, at_work_s)
-    job.write_s, known.of_write = _next(job.write_s, known.of_write, write_s)
-    job.lead_s, known.of_lead = _next(job.lead_s, known.of_lead, request.lead_s)
+    known.at_work_s, _ = _next(known.at_work_s, known.of_write, at_work_s)
+    known.write_s, known.of_write = _next(known.write_s, known.of_write, write_s)
+    known.lead_s, known.of_lead = _next(known.lead_s, known.of_lead, request.lead_s)
     if request.eps is not None:  # begins with the prior, so a few samples are blended with it
         known.eps = followed(eps_of(job), request.eps, small=DEFAULT_EPS)
         known.of_eps += 1
@@ -151,15 +152,16 @@ def learn(job: Job, request: Release, load: Load) -> None:
 
 def eps_of(job: Job) -> float:
     """The slow-down of steps beside a flush; the prior until there is a sample."""
-    return DEFAULT_EPS if job.evidence is None or job.evidence.eps is None else job.evidence.eps
+    eps = job.known.eps
+    return DEFAULT_EPS if eps is None else eps
 
 
 def borne_out(job: Job, mtbf_s: float) -> tuple[int, float]:
     """GPUs and M as far as saves bear them out: what nobody can measure raises what a job asks for by a factor of
     two at most, and by another with each save made under it. A job without a save is believed.
     """
-    known = job.evidence
-    if known is None or known.num_gpus is None or known.mtbf_s is None:
+    known = job.known
+    if known.num_gpus is None or known.mtbf_s is None:
         return job.num_gpus, mtbf_s
     return min(job.num_gpus, int(FAR * known.num_gpus)), max(mtbf_s, known.mtbf_s / FAR)
 

@@ -6,9 +6,10 @@ Decides nobody's turn: `queueing` and `leasing` do. Says whether what becomes of
 from rampmeter.core.messages import Fence, GoneReason, Kind, LeaseState, RateReason, Renew
 from rampmeter_coordinator.model import attempts, counting, estimates
 from rampmeter_coordinator.model.answering import Answering
+from rampmeter_coordinator.model.particulars import Save, Turn
 from rampmeter_coordinator.model.pool import START_WITHIN_S
 from rampmeter_coordinator.model.rates import Rates, in_hand, lead_of
-from rampmeter_coordinator.model.records import Held, Job, Lease, Offer, Save, Waiter
+from rampmeter_coordinator.model.records import Held, Job, Lease, Offer, Waiter, turn_of
 from rampmeter_coordinator.model.state import PoolState
 
 MAX_DOUBLINGS = 4
@@ -26,9 +27,9 @@ class Holding:
     def grant(self, job: Job, waiter: Waiter, now_s: float) -> None:
         """Answer the waiter's held request with a lease: at rate 0 until its first byte is in hand."""
         assert job.held is not None
-        is_there, lead_s = in_hand(waiter), lead_of(job, waiter)
-        if job.save_since_s is None:
-            job.save_since_s = now_s
+        is_there, lead_s, turn = in_hand(waiter), lead_of(job, waiter), turn_of(job)
+        if turn.save_since_s is None:
+            turn.save_since_s = now_s
         estimates.granted(job, waiter, now_s)
         lease = Lease(
             fence=self._state.next_fence(),
@@ -38,16 +39,16 @@ class Holding:
             offers=[],
             reason=RateReason.PREPARE,
             ready=is_there,
-            ready_by_s=None if is_there else now_s + _start_within(job, lead_s),
+            ready_by_s=None if is_there else now_s + _start_within(turn, lead_s),
             num_bytes=waiter.num_bytes,
             max_bytes_per_s=waiter.max_bytes_per_s,
-            order_s=job.save_since_s,
+            order_s=turn.save_since_s,
             ready_at_s=None if is_there else now_s + lead_s,
             deadline_at_s=waiter.deadline_at_s,
             goes_on=waiter.started,
         )
         attempts.waited(self._state, job, waiter, now_s)
-        job.lease, job.waiter, job.queued_since_s = lease, None, None
+        job.lease, job.waiter, turn.queued_since_s = lease, None, None
         self._state.waiting.pop(job.uid, None)
         self._state.hold(job)
         self._state.count("granted")
@@ -72,7 +73,8 @@ class Holding:
             order_s=now_s,
             goes_on=True,
         )
-        job.lease, job.save_since_s, job.save = lease, now_s, Save(kind=request.kind, begun_s=None)
+        turn = turn_of(job)
+        job.lease, turn.save_since_s, turn.save = lease, now_s, Save(kind=request.kind, begun_s=None)
         self._state.hold(job)
         self._state.note_rate(job, lease, request.held_bytes_per_s, now_s)
 
@@ -100,10 +102,9 @@ class Holding:
         self._state.note_rate(job, lease, 0, now_s)
         if state is not LeaseState.RELEASED:
             self._state.count("expired" if state is LeaseState.EXPIRED else "revoked")
-        job.ended_fence = (
-            lease.fence if lease.kind is Kind.WRITE else None
-        )  # the end of a restore is no save's
-        job.ended_reason = reason
+        turn = turn_of(job)
+        turn.ended_fence = lease.fence if lease.kind is Kind.WRITE else None  # that of a restore is no save's
+        turn.ended_reason = reason
         quietly = self._rates.leaves(job, self._state.config.lane(lease.kind))
         self._state.let_go(job)
         self._state.unsettled |= not quietly
@@ -124,5 +125,5 @@ class Holding:
         )
 
 
-def _start_within(job: Job, lead_s: float) -> float:
-    return max(START_WITHIN_S, 2.0 * lead_s) * 2.0 ** min(job.num_not_ready, MAX_DOUBLINGS)
+def _start_within(turn: Turn, lead_s: float) -> float:
+    return max(START_WITHIN_S, 2.0 * lead_s) * 2.0 ** min(turn.num_not_ready, MAX_DOUBLINGS)

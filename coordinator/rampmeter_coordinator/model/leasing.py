@@ -17,11 +17,12 @@ from rampmeter.core.messages import (
 from rampmeter_coordinator.model import counting, estimates, precedence, reporting
 from rampmeter_coordinator.model.answering import Answering
 from rampmeter_coordinator.model.holding import Holding
+from rampmeter_coordinator.model.particulars import Turn
 from rampmeter_coordinator.model.pool import HOLD_RENEWAL_S, HOLD_SLOT_S
 from rampmeter_coordinator.model.progress import Verdict
 from rampmeter_coordinator.model.queueing import Queueing
 from rampmeter_coordinator.model.rates import Rates
-from rampmeter_coordinator.model.records import Held, Job, Lease, Waiter
+from rampmeter_coordinator.model.records import Held, Job, Lease, Waiter, turn_of
 from rampmeter_coordinator.model.state import PoolState
 
 HOLD_WHILE_SETTLING_S = 2.0
@@ -47,12 +48,13 @@ class Leasing:
         """May I checkpoint now? Held while its turn is near; `rebalance` grants."""
         if job.lease is not None:  # whoever asks holds nothing
             self._holding.end(job, LeaseState.EXPIRED, GoneReason.EXPIRED, now_s)
+        turn = turn_of(job)
         if not request.started:
-            self._new_save(job)
-        since_s = counting.waits_since(job, now_s)
-        job.queued_since_s = now_s if since_s is None else since_s
-        job.asked_s = now_s
-        waiter = job.waiter = _waiter(job, request, job.queued_since_s, now_s)
+            self._new_save(turn)
+        known_s = counting.waits_since(job, now_s)
+        since_s = now_s if known_s is None else known_s
+        turn.queued_since_s, turn.asked_s = since_s, now_s
+        waiter = job.waiter = _waiter(job, request, since_s, _deadline(turn, request, now_s), now_s)
         job.held = Held(seq=request.seq, received_s=now_s, until_s=now_s + HOLD_SLOT_S)
         if not self._state.enforces(job):
             self._state.count("would_wait", int(self._rates.would_wait(job, waiter)))
@@ -71,11 +73,11 @@ class Leasing:
         if job.held is not None:
             self._state.touch(job, now_s)
 
-    def _new_save(self, job: Job) -> None:
-        job.save_since_s = None
-        if job.notice_served:  # the attempt was about to be taken away, and just goes on
-            job.notice_served = False
-            job.num_false_alarms += 1
+    def _new_save(self, turn: Turn) -> None:
+        turn.save_since_s = None
+        if turn.notice_served:  # the attempt was about to be taken away, and just goes on
+            turn.notice_served = False
+            turn.num_false_alarms += 1
             self._state.count("false_alarms")
 
     def ready(self, job: Job, request: Ready, now_s: float) -> None:
@@ -87,7 +89,7 @@ class Leasing:
         estimates.ready(lease, now_s)
         lease.ready, lease.ready_by_s, lease.ready_at_s = True, None, None
         lease.num_bytes = lease.num_bytes if request.num_bytes is None else request.num_bytes
-        job.num_not_ready = 0
+        turn_of(job).num_not_ready = 0
         self._holding.answer_with_rate(job, Held(seq=request.seq, received_s=now_s, until_s=now_s), now_s)
 
     def renew(self, job: Job, request: Renew, now_s: float) -> None:
@@ -122,7 +124,7 @@ class Leasing:
         report = reporting.since_last(lease, request, now_s)
         if is_absurd:
             lease.achieved_bytes_per_s = pace
-            estimates.doubt(job, job.save)
+            estimates.doubt(job, job.turn.save if job.turn else None)
             state.count("absurd")
             return
         if abs(lease.achieved_bytes_per_s - pace) > NEW_PACE * pace:
@@ -189,7 +191,7 @@ class Leasing:
         if lease is not None and all(now_s >= offer.until_s for offer in lease.offers):
             self._holding.end(job, LeaseState.EXPIRED, GoneReason.EXPIRED, now_s)
         elif lease is not None and lease.ready_by_s is not None and now_s >= lease.ready_by_s:
-            job.num_not_ready += 1
+            turn_of(job).num_not_ready += 1
             self._holding.end(job, LeaseState.REVOKED, GoneReason.NOT_READY, now_s)
         self._answer_if_over(job, now_s)
 
@@ -261,9 +263,11 @@ class Leasing:
         return self._queueing.live_price(now_s)
 
 
-def _waiter(job: Job, request: SlotRequest, since_s: float, now_s: float) -> Waiter:
+def _waiter(
+    job: Job, request: SlotRequest, since_s: float, deadline_at_s: float | None, now_s: float
+) -> Waiter:
     known_since_s = job.registered_s if job.snapshot_s is None else job.snapshot_s
-    ready_in_s = (job.lead_s or 1.0) if request.ready_in_s is None else request.ready_in_s
+    ready_in_s = (job.known.lead_s or 1.0) if request.ready_in_s is None else request.ready_in_s
     return Waiter(
         since_s=since_s,
         unsaved_since_s=known_since_s if request.age_s is None else now_s - request.age_s,
@@ -273,12 +277,12 @@ def _waiter(job: Job, request: SlotRequest, since_s: float, now_s: float) -> Wai
         max_bytes_per_s=request.max_bytes_per_s,
         ready_in_s=ready_in_s,
         started=request.started,
-        deadline_at_s=_deadline(job, request, now_s),
+        deadline_at_s=deadline_at_s,
     )
 
 
-def _deadline(job: Job, request: SlotRequest, now_s: float) -> float | None:
+def _deadline(turn: Turn, request: SlotRequest, now_s: float) -> float | None:
     """When an urgent save must be durable; None for one that waits like all others."""
-    if not request.urgent or request.kind is not Kind.WRITE or job.num_false_alarms:
+    if not request.urgent or request.kind is not Kind.WRITE or turn.num_false_alarms:
         return None
     return MAX_SECONDS if request.deadline_s is None else now_s + request.deadline_s

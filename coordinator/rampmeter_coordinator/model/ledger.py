@@ -34,7 +34,7 @@ from rampmeter_coordinator.model.leasing import Leasing
 from rampmeter_coordinator.model.pool import PoolConfig
 from rampmeter_coordinator.model.pricing import Question
 from rampmeter_coordinator.model.rates import Rates
-from rampmeter_coordinator.model.records import Job
+from rampmeter_coordinator.model.records import Job, turn_of
 from rampmeter_coordinator.model.registry import Registry, stale
 from rampmeter_coordinator.model.state import PoolState
 from rampmeter_coordinator.model.viewing import Viewing
@@ -212,13 +212,16 @@ class Ledger:
     def _release(self, job: Job, request: Release, now_s: float) -> None:
         if job.lease is not None and job.lease.fence == request.fence:
             committed = request.outcome is Outcome.COMMITTED
-            job.notice_served |= committed and job.lease.deadline_at_s is not None
+            turn_of(job).notice_served |= committed and job.lease.deadline_at_s is not None
             if committed:
                 self._leasing.learn(job, job.lease, request, now_s)
             self._holding.end(job, LeaseState.RELEASED, GoneReason.RELEASED, now_s)
-        if job.ended_fence == request.fence:  # also a save whose lease had lapsed at its very end
-            self._registry.save_ended(job, request, now_s)
-            job.ended_fence = None
+        turn = job.turn
+        if (
+            turn is not None and turn.ended_fence == request.fence
+        ):  # also a save whose lease had lapsed at its end
+            self._registry.save_ended(job, turn, request, now_s)
+            turn.ended_fence = None
         self._note(job, request.seq, now_s)
 
     def _finish(self, job: Job, request: Finish, now_s: float) -> None:

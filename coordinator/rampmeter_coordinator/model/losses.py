@@ -80,14 +80,13 @@ def _planned(job: Job) -> Waste:
 
 
 def _sharing(job: Job) -> SharingJob:
-    known = job.evidence
     return SharingJob(
         load=planning.load_of(job),
         stall_s=planning.DEFAULT_STALL_S if job.stall_s is None else job.stall_s,
         eps=estimates.eps_of(job),
-        synchronous=job.synchronous,
+        synchronous=job.terms.synchronous,
         restart_s=restarts.restart_s(job),
-        max_bytes_per_s=None if known is None else known.max_bytes_per_s,
+        max_bytes_per_s=job.known.max_bytes_per_s,
     )
 
 

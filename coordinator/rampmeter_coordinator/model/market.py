@@ -87,7 +87,7 @@ class Market:
 
     def _enter(self, job: Job) -> None:
         job.row = self._columns.new_row()
-        self._columns.believe(job.row, math.inf if job.num_committed else 0.0)
+        self._columns.believe(job.row, math.inf if job.known.of_bytes else 0.0)
         self._columns.silence(job.row)
 
     def _put(self, job: Job) -> None:

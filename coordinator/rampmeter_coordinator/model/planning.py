@@ -36,16 +36,19 @@ def load_of(job: Job) -> Load:
     """
     if job.load is None:
         stall_s = DEFAULT_STALL_S if job.stall_s is None else job.stall_s
-        write_s = job.write_s if job.synchronous or job.at_work_s is None else job.at_work_s
+        known, terms = job.known, job.terms
+        write_s = known.write_s if terms.synchronous or known.at_work_s is None else known.at_work_s
         num_gpus, mtbf_s = estimates.borne_out(job, failures.mtbf_s(job))
         job.load = Load(
             num_bytes=job.num_bytes or 0,
             num_gpus=num_gpus,
-            cost_s=formulas.cost(stall_s, write_s or 0.0, estimates.eps_of(job), synchronous=job.synchronous),
+            cost_s=formulas.cost(
+                stall_s, write_s or 0.0, estimates.eps_of(job), synchronous=terms.synchronous
+            ),
             mtbf_s=mtbf_s,
-            write_s=job.write_s or 0.0,
-            minimum_s=job.interval_min_s or 0.0,
-            wish_s=job.interval_max_s,
+            write_s=known.write_s or 0.0,
+            minimum_s=terms.interval_min_s or 0.0,
+            wish_s=terms.interval_max_s,
         )
     return job.load
 

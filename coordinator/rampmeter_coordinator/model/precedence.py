@@ -74,7 +74,7 @@ def pays_to_give_up(
     depends on unknown sizes, and not where the reads leave a rate that is worth writing at.
     """
     reads = [read for read in reads if _lease(read).ready]  # who is armed takes no bandwidth yet
-    if not save.synchronous or not reads or _lease(save).deadline_at_s is not None:
+    if not save.terms.synchronous or not reads or _lease(save).deadline_at_s is not None:
         return False
     most = _lease(save).max_bytes_per_s
     reading = sum(admission.wanted(_lease(read).max_bytes_per_s, budget_bytes_per_s) for read in reads)
@@ -82,7 +82,7 @@ def pays_to_give_up(
         return False
     idle_gpus = _idle_gpus(save, now_s)
     written = _lease(save).done_bytes
-    lost_s = bidding.service_s(written, most, budget_bytes_per_s) + (save.lead_s or 0.0) + ARM_AHEAD_S
+    lost_s = bidding.service_s(written, most, budget_bytes_per_s) + (save.known.lead_s or 0.0) + ARM_AHEAD_S
     give_up = idle_gpus * lost_s + price_gpu_s_per_byte * written
     pause = idle_gpus * sum(_left_s(read, budget_bytes_per_s) for read in reads)
     wait = sum(read.num_gpus for read in reads) * _left_s(save, budget_bytes_per_s)
@@ -92,7 +92,9 @@ def pays_to_give_up(
 def _idle_gpus(save: Job, now_s: float) -> float:
     """GPU-seconds lost per second of a pause: x / M of each GPU, and its work where training waits for the save."""
     unsaved_s = now_s - (save.registered_s if save.snapshot_s is None else save.snapshot_s)
-    return save.num_gpus * (unsaved_s / planning.load_of(save).mtbf_s + (1.0 if save.synchronous else 0.0))
+    return save.num_gpus * (
+        unsaved_s / planning.load_of(save).mtbf_s + (1.0 if save.terms.synchronous else 0.0)
+    )
 
 
 def _relief(job: Job, budget_bytes_per_s: int) -> float:

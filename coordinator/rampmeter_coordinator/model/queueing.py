@@ -232,9 +232,12 @@ class Queueing:
         config = self._state.config
         if config.max_writers is not None and len(self._state.holders(look.lane)) >= config.max_writers:
             return WaitReason.MAX_WRITERS
-        if job.tenant is not None and config.max_tenant_bytes_per_s is not None:
+        tenant = job.terms.tenant
+        if tenant is not None and config.max_tenant_bytes_per_s is not None:
             holders = self._state.holders(look.lane)
-            of_tenant = sum(counting.leased(other, now_s) for other in holders if other.tenant == job.tenant)
+            of_tenant = sum(
+                counting.leased(other, now_s) for other in holders if other.terms.tenant == tenant
+            )
             if of_tenant >= config.max_tenant_bytes_per_s:
                 return WaitReason.TENANT_CAP
         return WaitReason.QUEUE

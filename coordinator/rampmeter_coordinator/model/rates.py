@@ -139,16 +139,20 @@ class Rates:
         wanted = counting.leased(job, now_s) if state.in_grace else target
         free = state.budget(lane) - state.counted_without(job, lane, now_s)
         cap = state.config.max_tenant_bytes_per_s
-        if job.tenant is not None and cap is not None:
+        if job.terms.tenant is not None and cap is not None:
             free = min(free, cap - self._of_tenant_without(job, lane, now_s))
         return max(0, min(wanted, free))
 
     def _of_tenant_without(self, job: Job, lane: Kind, now_s: float) -> int:
         """What the tenant's other leases, and fenced or revoked ones of all its jobs, may still use of the lane."""
         others = (
-            other for other in self._state.holders(lane) if other.tenant == job.tenant and other is not job
+            other
+            for other in self._state.holders(lane)
+            if other.terms.tenant == job.terms.tenant and other is not job
         )
-        old = (other for other in self._state.with_old_shares.values() if other.tenant == job.tenant)
+        old = (
+            other for other in self._state.with_old_shares.values() if other.terms.tenant == job.terms.tenant
+        )
         return sum(counting.leased(other, now_s) for other in others) + sum(
             counting.old_counted(other, now_s) for other in old
         )
@@ -239,7 +243,7 @@ class Rates:
         return Writer(
             wanted_bytes_per_s=wanted,
             least_bytes_per_s=admission.least(wanted),
-            tenant=job.tenant,
+            tenant=job.terms.tenant,
             is_read=lease.kind is Kind.READ,
         )
 
@@ -249,7 +253,7 @@ class Rates:
         if waiter.num_bytes is None and waiter.deadline_at_s is None and self._others_want(job, lane):
             wanted = min(wanted, int(admission.UNKNOWN_SHARE * self._state.budget(lane)))
         writer = Writer(
-            wanted_bytes_per_s=wanted, least_bytes_per_s=admission.least(wanted), tenant=job.tenant
+            wanted_bytes_per_s=wanted, least_bytes_per_s=admission.least(wanted), tenant=job.terms.tenant
         )
         writer.from_s, writer.is_read = from_s, waiter.kind is Kind.READ
         if waiter.num_bytes is not None:
@@ -286,7 +290,7 @@ def _written(lease: Lease, rate: int, now_s: float) -> float:
 
 def lead_of(job: Job, waiter: Waiter) -> float:
     """Seconds from grant to first byte: what the job forecasts, or what was measured where that is longer."""
-    return 0.0 if in_hand(waiter) else max(waiter.ready_in_s, job.lead_s or 0.0)
+    return 0.0 if in_hand(waiter) else max(waiter.ready_in_s, job.known.lead_s or 0.0)
 
 
 def in_hand(waiter: Waiter) -> bool:

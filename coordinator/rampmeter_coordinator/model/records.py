@@ -5,7 +5,7 @@ on an open connection is not. Times are seconds of the coordinator's clock and c
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from operator import methodcaller
 from typing import Any, get_type_hints
 
@@ -17,7 +17,6 @@ from rampmeter.core.interval import Load
 from rampmeter.core.messages import (
     AnyAnswer,
     Fence,
-    GoneReason,
     Kind,
     LeaseState,
     Noted,
@@ -27,16 +26,22 @@ from rampmeter.core.messages import (
 )
 from rampmeter_coordinator.model.encoding import encode
 from rampmeter_coordinator.model.history import PRIOR, Belief, History
+from rampmeter_coordinator.model.particulars import (
+    NO_EVIDENCE,
+    NO_MISHAPS,
+    NO_TERMS,
+    Evidence,
+    Mishaps,
+    Record,
+    Terms,
+    Turn,
+)
 from rampmeter_coordinator.model.progress import Progress
 
 INFINITY = math.inf
 
 
-class _Record(Struct, omit_defaults=True, gc=False):
-    """Written without what has its default; never part of a cycle, so the garbage collector need not walk it."""
-
-
-class Offer(_Record, kw_only=True):
+class Offer(Record, kw_only=True):
     """What one answer allowed: a rate until a time. It counts until a later offer is confirmed or its time is over."""
 
     seq: int
@@ -44,7 +49,7 @@ class Offer(_Record, kw_only=True):
     until_s: float
 
 
-class SafeOffer(_Record, kw_only=True):
+class SafeOffer(Record, kw_only=True):
     """The safe rate of plan `number` in one answer, and its times; `seq` 0 = held from before we knew the job."""
 
     seq: int
@@ -54,7 +59,7 @@ class SafeOffer(_Record, kw_only=True):
     for_s: float
 
 
-class OldShare(_Record, kw_only=True):
+class OldShare(Record, kw_only=True):
     """What a fenced attempt or a revoked lease may still be using, until it must have stopped.
 
     Of a revoked one no more once the same attempt confirms an answer later than `void_after_seq`.
@@ -66,7 +71,7 @@ class OldShare(_Record, kw_only=True):
     void_after_seq: int | None = None
 
 
-class Lease(_Record, kw_only=True):
+class Lease(Record, kw_only=True):
     """A live lease. `offers` has the confirmed offer first and at most one unconfirmed behind it.
 
     order_s       when its save was first granted: its place among those that write
@@ -103,40 +108,7 @@ class Lease(_Record, kw_only=True):
     """The most that could be written under its rates up to the newest report."""
 
 
-class Save(_Record, kw_only=True):
-    """What the coordinator saw of the save, or restore, that goes on, under however many leases.
-
-    begun_s   when its slot was first granted: it began later; None = it began unseen
-    """
-
-    kind: Kind
-    begun_s: float | None
-    is_doubted: bool = False
-    """Something was told of it that cannot be."""
-
-
-class Evidence(_Record, kw_only=True):
-    """What stands behind the figures of a job, and those of them that most jobs do not have (`estimates`).
-
-    of_*               number of samples in each figure; 0 = believed
-    num_gpus, mtbf_s   those that its newest save was made under, as far as they were borne out
-    """
-
-    eps: float | None = None
-    max_bytes_per_s: int | None = None
-    num_gpus: int | None = None
-    mtbf_s: float | None = None
-    of_bytes: int = 0
-    of_stall: int = 0
-    of_write: int = 0
-    of_lead: int = 0
-    of_eps: int = 0
-    of_rate: int = 0
-    num_absurd: int = 0
-    """Reports that could not be."""
-
-
-class Waiter(_Record, kw_only=True):
+class Waiter(Record, kw_only=True):
     """A slot request that is held: its client is connected and may be granted.
 
     since_s          when the job joined the queue
@@ -155,7 +127,7 @@ class Waiter(_Record, kw_only=True):
     deadline_at_s: float | None
 
 
-class Held(_Record, kw_only=True):
+class Held(Record, kw_only=True):
     """A request without an answer yet, to be answered at `until_s` at the latest."""
 
     seq: int
@@ -177,7 +149,7 @@ class Planned(Struct, frozen=True, gc=False, kw_only=True):
     price_gpu_s_per_byte: float
 
 
-class Job(_Record, kw_only=True):
+class Job(Record, kw_only=True):
     """One job, its newest attempt and what older ones may still use."""
 
     uid: str
@@ -188,12 +160,9 @@ class Job(_Record, kw_only=True):
     num_gpus: int
     registered_s: float
     plan: Planned
-    tenant: str | None = None
+    terms: Terms = NO_TERMS
     num_bytes: int | None = None
     mtbf_s: float | None = None
-    interval_min_s: float | None = None
-    interval_max_s: float | None = None
-    synchronous: bool = False
     seq: int = 0
     answered_seq: int = 0
     answered_received_s: float | None = None
@@ -206,31 +175,13 @@ class Job(_Record, kw_only=True):
     old_shares: tuple[OldShare, ...] = ()
     lease: Lease | None = None
     stall_s: float | None = None
-    write_s: float | None = None
-    """Robust estimates, as the next two; until there is a sample, what the user believes."""
-    at_work_s: float | None = None
-    """Of the write time what was not spent asleep for the lease's sake: our own queue must not lengthen intervals."""
-    lead_s: float | None = None
+    """A robust estimate, as `num_bytes`; until there is a sample, what the user believes."""
     step: int = 0
     committed_step: int | None = None
     snapshot_s: float | None = None
-    num_committed: int = 0
-    num_failed: int = 0
-    num_skipped: int = 0
-    num_ungoverned: int = 0
-    num_not_ready: int = 0
-    ended_fence: Fence | None = None
-    ended_reason: GoneReason = GoneReason.EXPIRED
-    queued_since_s: float | None = None
-    asked_s: float = 0.0
-    save_since_s: float | None = None
-    """When the save that goes on was first granted: a lapsed one keeps its place among those that write."""
-    save: Save | None = None
+    mishaps: Mishaps = NO_MISHAPS
+    turn: Turn | None = None
     evidence: Evidence | None = None
-    notice_served: bool = False
-    """An urgent save was granted: the attempt should end now."""
-    num_false_alarms: int = 0
-    """Urgent saves after which the attempt just went on: its next ones wait like all others."""
     finished: bool = False
     began_step: int | None = None
     """The step from which the newest attempt went on: it has worked once it is past it."""
@@ -259,6 +210,11 @@ class Job(_Record, kw_only=True):
         """The answer to request `answered_seq`, as it was sent."""
         return self.answer or Noted(seq=self.answered_seq, held_s=0.0, confirm=False)
 
+    @property
+    def known(self) -> Evidence:
+        """What stands behind its figures, to look at: `estimates` changes it."""
+        return self.evidence or NO_EVIDENCE
+
     def to_bytes(self) -> bytes:
         """The record, without what lives on a connection. Its answer is in it as it goes over the wire."""
         stored = _copy(self)
@@ -275,10 +231,17 @@ class Job(_Record, kw_only=True):
         if raw.startswith(b"{"):
             return cls(**_values_of_json(raw))
         stored = _READER.decode(raw)
-        values = {name: getattr(stored, name) for name in _STORED}
+        values = _values_of(stored, {})
         if stored.answer is not None:
             values["answer"] = _ANSWER.validate_json(stored.answer)
         return cls(**values)
+
+
+def turn_of(job: Job) -> Turn:
+    """The turn of the job's newest attempt, begun where there is none."""
+    if job.turn is None:
+        job.turn = Turn()
+    return job.turn
 
 
 _PASSING = {
@@ -299,11 +262,31 @@ _copy: Callable[[Job], Any] = methodcaller("__copy__")
 _ANSWER: TypeAdapter[AnyAnswer] = TypeAdapter(AnyAnswer)
 
 
+_ONCE_BESIDE: Mapping[str, tuple[type, tuple[str, ...]]] = {
+    "terms": (Terms, Terms.__struct_fields__),
+    "mishaps": (Mishaps, Mishaps.__struct_fields__),
+    "turn": (Turn, Turn.__struct_fields__),
+    "evidence": (Evidence, ("num_committed", "write_s", "at_work_s", "lead_s")),
+}
+"""By part: its kind, and what of it older records have outside of it, beside the fields of the job."""
+_BLANK = {kind: kind() for kind, _ in _ONCE_BESIDE.values()}
+
+
+def _values_of(stored: Any, learned: Mapping[str, Any]) -> dict[str, Any]:
+    """What a job is made of; `learned` says more of it. What older records have beside the parts is put into them."""
+    values = {name: learned.get(name, getattr(stored, name)) for name in _STORED}
+    for part, (kind, names) in _ONCE_BESIDE.items():
+        said = {name: learned.get(name, getattr(stored, name)) for name in names}
+        found = {name: value for name, value in said.items() if value != getattr(_BLANK[kind], name)}
+        if found:
+            values[part] = msgspec.structs.replace(values[part] or _BLANK[kind], **found)
+    return values
+
+
 def _values_of_json(raw: bytes) -> dict[str, Any]:
     """Of a record of the first releases, which wrote JSON, and what is learned as a record inside the record."""
     stored = _JSON_READER.decode(raw)
-    values = {name: getattr(stored, name) for name in _STORED}
-    values |= {name: figure for name, figure in stored.learned.items() if name in _STORED}
+    values = _values_of(stored, stored.learned)
     values["claim"] = bytes.fromhex(stored.claim)
     answer = bytes(stored.answer)
     values["answer"] = _ANSWER.validate_json(answer) if answer else None
@@ -314,13 +297,18 @@ def _stored(answer: tuple[str, Any, Any], *more: tuple[str, Any, Any], **hints: 
     """What is stored of a job, field for field: `answer` and `hints` say what has another type there, `more` what a job
     has not.
     """
-    types = get_type_hints(Job) | hints
-    same = [
+    same = _declared(Job, [name for name in _STORED if name != "answer"], hints)
+    beside = [declared for kind, names in _ONCE_BESIDE.values() for declared in _declared(kind, names, {})]
+    return msgspec.defstruct("Stored", [*same, *beside, answer, *more], kw_only=True)
+
+
+def _declared(kind: type, names: Collection[str], hints: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    types = {**get_type_hints(kind), **hints}
+    return [
         (known.name, types[known.name], _default_of(known))
-        for known in msgspec.structs.fields(Job)
-        if known.name in _STORED and known.name != "answer"
+        for known in msgspec.structs.fields(kind)
+        if known.name in names
     ]
-    return msgspec.defstruct("Stored", [*same, answer, *more], kw_only=True)
 
 
 def _default_of(known: msgspec.structs.FieldInfo) -> Any:

@@ -14,8 +14,9 @@ from rampmeter_coordinator.model import bidding, counting, estimates, planning
 from rampmeter_coordinator.model.attempts import Attempts
 from rampmeter_coordinator.model.commands import Refusal
 from rampmeter_coordinator.model.market import Market
+from rampmeter_coordinator.model.particulars import NO_MISHAPS, Mishaps, Save, Turn, shared_terms
 from rampmeter_coordinator.model.pricing import Question
-from rampmeter_coordinator.model.records import Job, SafeOffer, Save
+from rampmeter_coordinator.model.records import Job, SafeOffer
 from rampmeter_coordinator.model.state import PoolState
 
 NUM_PHASES_COMPARED = 64
@@ -95,19 +96,18 @@ class Registry:
         self._state.refuse_held(job, stale(request.attempt))
         self._state.let_go(job)
         self._state.unsettled = True
-        job.ended_fence = job.queued_since_s = None
         job.attempt, job.claim, job.registered_s = request.attempt, bytes.fromhex(request.claim), now_s
-        job.seq = job.answered_seq = job.num_not_ready = job.num_false_alarms = 0
-        job.save_since_s, job.notice_served, job.save = None, False, None
+        job.seq = job.answered_seq = 0
+        job.turn = None
         job.answer, job.contact_s, job.snapshot_s = None, None, None
         job.plan = self._blank_plan
 
     @staticmethod
     def _take_figures(job: Job, request: Register) -> None:
-        job.name, job.num_gpus, job.synchronous = request.name, request.num_gpus, request.synchronous
-        job.tenant = request.tenant
-        job.mtbf_s = request.mtbf_s
-        job.interval_min_s, job.interval_max_s = request.interval_min_s, request.interval_max_s
+        job.name, job.num_gpus, job.mtbf_s = request.name, request.num_gpus, request.mtbf_s
+        job.terms = shared_terms(
+            request.tenant, request.interval_min_s, request.interval_max_s, request.synchronous
+        )
         estimates.believe(job, request.num_bytes, request.stall_s, request.write_s)
 
     def _has_room(self, now_s: float) -> bool:
@@ -175,8 +175,7 @@ class Registry:
     def heard(self, job: Job, request: Heartbeat, now_s: float) -> None:
         """Take in a heartbeat."""
         job.step = request.step
-        job.num_skipped, job.num_failed = request.num_skipped, request.num_failed
-        job.num_ungoverned = request.num_ungoverned
+        job.mishaps = _mishaps(request)
         if request.committed_step is not None:
             job.committed_step = request.committed_step
         if request.commit_age_s is not None:
@@ -190,15 +189,15 @@ class Registry:
         """It is heard of again after a silence."""
         self._attempts.came_back(job, now_s)
 
-    def save_ended(self, job: Job, request: Release, now_s: float) -> None:
+    def save_ended(self, job: Job, turn: Turn, request: Release, now_s: float) -> None:
         """Count a save and learn from it; an aborted, failed or absurd one teaches nothing."""
         self._attempts.save_ended(job, request, now_s)
-        save, job.save = job.save, None
+        save, turn.save = turn.save, None
         if request.outcome is not Outcome.COMMITTED:
             self._state.count("failed" if request.outcome is Outcome.FAILED else "aborted")
             return
         self._state.count("committed")
-        job.num_committed += 1
+        estimates.evidence_of(job).num_committed += 1
         job.committed_step = request.step
         job.step = max(job.step, request.step or 0)
         job.snapshot_s = max(now_s - (request.write_s or 0.0), _earliest_s(job, save))
@@ -221,7 +220,9 @@ class Registry:
         self._attempts.finished(job, reason, now_s)
         self._full_until_s = 0.0
         job.finished = True
-        job.safe_offers, job.queued_since_s = (), None
+        job.safe_offers = ()
+        if job.turn is not None:
+            job.turn.queued_since_s = None
         self._market.left(job)
 
 
@@ -233,6 +234,16 @@ def stale(stored_attempt: int) -> Refusal:
         detail=f"attempt {stored_attempt} of this job is registered by another claim; "
         "stop saving, or claim the next attempt in the root and register that",
         stored_attempt=stored_attempt,
+    )
+
+
+def _mishaps(request: Heartbeat) -> Mishaps:
+    if not (request.num_failed or request.num_skipped or request.num_ungoverned):
+        return NO_MISHAPS
+    return Mishaps(
+        num_failed=request.num_failed,
+        num_skipped=request.num_skipped,
+        num_ungoverned=request.num_ungoverned,
     )
 
 

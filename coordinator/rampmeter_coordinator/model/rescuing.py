@@ -74,7 +74,7 @@ class Rescuing:
 
     def _capped(self, job: Job, wanted_bytes_per_s: int) -> int:
         cap = self._state.config.max_tenant_bytes_per_s
-        return wanted_bytes_per_s if cap is None or job.tenant is None else min(cap, wanted_bytes_per_s)
+        return wanted_bytes_per_s if cap is None or job.terms.tenant is None else min(cap, wanted_bytes_per_s)
 
     def rooms(self, lane: Kind, first_byte_s: float, now_s: float) -> list[Room]:
         """Free now; from writers on the line one round trip after the first byte; else when their leases expire."""

@@ -13,8 +13,9 @@ import msgspec
 
 from rampmeter_coordinator.model.failures import Failures
 from rampmeter_coordinator.model.history import History
+from rampmeter_coordinator.model.particulars import Save, Turn
 from rampmeter_coordinator.model.progress import Progress
-from rampmeter_coordinator.model.records import Job, Lease, Offer, OldShare, Save
+from rampmeter_coordinator.model.records import Job, Lease, Offer, OldShare
 
 LATER: Mapping[type, tuple[str, ...]] = {
     Job: ("registered_s", "answered_s"),  # a silent job counts for a time after something was last said to it
@@ -24,8 +25,9 @@ LATER: Mapping[type, tuple[str, ...]] = {
     History: ("credited_s",),  # no time is credited twice
 }
 EARLIER: Mapping[type, tuple[str, ...]] = {
-    Job: ("contact_s", "answered_received_s", "snapshot_s", "queued_since_s", "asked_s", "save_since_s"),
+    Job: ("contact_s", "answered_received_s", "snapshot_s"),
     Lease: ("granted_s", "order_s", "reported_s", "ready_at_s", "deadline_at_s"),
+    Turn: ("asked_s", "queued_since_s", "save_since_s"),
     Save: ("begun_s",),
 }
 
@@ -63,8 +65,10 @@ def shift(job: Job, offset: ClockOffset) -> None:
         _move(share, offset)
     if job.history is not None:
         _move(job.history, offset)
-    if job.save is not None:
-        _move(job.save, offset)
+    if job.turn is not None:
+        _move(job.turn, offset)
+        if job.turn.save is not None:
+            _move(job.turn.save, offset)
     if job.lease is not None:
         _move(job.lease, offset)
         job.lease.progress = Progress()

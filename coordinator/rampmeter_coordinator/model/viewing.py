@@ -6,7 +6,7 @@ from rampmeter_coordinator.model.goodput import unpacked
 from rampmeter_coordinator.model.history import History
 from rampmeter_coordinator.model.losses import PoolLosses
 from rampmeter_coordinator.model.rates import Rates
-from rampmeter_coordinator.model.records import Evidence, Job
+from rampmeter_coordinator.model.records import Job
 from rampmeter_coordinator.model.state import PoolState
 from rampmeter_coordinator.model.views import Estimate, Figures, JobView, LeaseView, PoolView, RestartView
 
@@ -95,7 +95,7 @@ class Viewing:
             attempt=job.attempt,
             num_gpus=job.num_gpus,
             num_bytes=job.num_bytes,
-            tenant=job.tenant,
+            tenant=job.terms.tenant,
             enforced=self._state.enforces(job),
             plan=planning.told(job.plan),
             mtbf_s=planning.load_of(job).mtbf_s,
@@ -117,12 +117,12 @@ class Viewing:
             unsaved_s=now_s - (job.registered_s if job.snapshot_s is None else job.snapshot_s),
             lost=planning.is_lost(job, now_s),
             stall_s=job.stall_s,
-            write_s=job.write_s,
-            num_committed=job.num_committed,
-            num_failed=job.num_failed,
-            num_skipped=job.num_skipped,
-            num_ungoverned=job.num_ungoverned,
-            num_absurd=job.evidence.num_absurd if job.evidence else 0,
+            write_s=job.known.write_s,
+            num_committed=job.known.num_committed,
+            num_failed=job.mishaps.num_failed,
+            num_skipped=job.mishaps.num_skipped,
+            num_ungoverned=job.mishaps.num_ungoverned,
+            num_absurd=job.known.num_absurd,
             figures=_figures(job),
             finished=job.finished,
         )
@@ -165,13 +165,13 @@ class Viewing:
 
 
 def _figures(job: Job) -> Figures:
-    known = job.evidence or Evidence()
+    known = job.known
     return Figures(
         num_bytes=Estimate(value=job.num_bytes, num_samples=known.of_bytes),
         stall_s=Estimate(value=job.stall_s, num_samples=known.of_stall),
-        write_s=Estimate(value=job.write_s, num_samples=known.of_write),
-        at_work_s=Estimate(value=job.at_work_s, num_samples=known.of_write),
-        lead_s=Estimate(value=job.lead_s, num_samples=known.of_lead),
+        write_s=Estimate(value=known.write_s, num_samples=known.of_write),
+        at_work_s=Estimate(value=known.at_work_s, num_samples=known.of_write),
+        lead_s=Estimate(value=known.lead_s, num_samples=known.of_lead),
         eps=Estimate(value=estimates.eps_of(job), num_samples=known.of_eps),
         max_bytes_per_s=Estimate(value=known.max_bytes_per_s, num_samples=known.of_rate),
     )

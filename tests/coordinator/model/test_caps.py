@@ -90,7 +90,7 @@ def test_a_cap_below_what_is_worth_a_start_starts_its_first_job_anyhow() -> None
 
 def of_tenants(desk: Desk, now_s: float) -> dict[str, int]:
     """What the leases of each tenant may use, as counted."""
-    tenants = {job.uid: job.tenant for job in desk.ledger._state.jobs.values()}
+    tenants = {job.uid: job.terms.tenant for job in desk.ledger._state.jobs.values()}
     sums: dict[str, int] = {}
     for view in desk.ledger.lease_views(now_s):
         tenant = tenants[view.job_uid]

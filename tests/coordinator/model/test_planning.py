@@ -9,7 +9,7 @@ from rampmeter_coordinator.model import planning
 from rampmeter_coordinator.model.pool import PoolConfig
 from rampmeter_coordinator.model.records import Job, Planned
 from support.answers import plan
-from support.records import planned
+from support.records import planned, with_figures
 
 POOL = PoolConfig(name="pool", capacity_bytes_per_s=10**11)
 PRICE = 3.4294e-8
@@ -29,9 +29,7 @@ def make_job(**changes: object) -> Job:
         mtbf_s=32_400.0,
     )
     job.stall_s = 1.5
-    for name, value in changes.items():
-        setattr(job, name, value)
-    return job
+    return with_figures(job, **changes)
 
 
 def plan_of(job: Job, price: float = 0.0, room: int = 10**12, config: PoolConfig = POOL) -> Planned:
@@ -106,7 +104,7 @@ def test_a_minimum_is_hard_and_the_write_floor_too() -> None:
     job = make_job(interval_min_s=900.0)
     plan = plan_of(job)
     assert (plan.interval_s, plan.reason) == (900.0, PlanReason.MINIMUM)
-    job.write_s = 1000.0
+    with_figures(job, write_s=1000.0)
     plan = plan_of(job)
     assert (plan.interval_s, plan.reason) == (1250.0, PlanReason.WRITE_FLOOR)
 
@@ -131,8 +129,7 @@ def test_a_job_that_says_nothing_still_has_a_plan() -> None:
 
 def test_a_synchronous_job_pays_with_its_write_time() -> None:
     """C is the measured write time, not the stall."""
-    job = make_job(synchronous=True)
-    job.write_s = 15.0
+    job = make_job(synchronous=True, write_s=15.0)
     assert plan_of(job).interval_s == pytest.approx(985.9, abs=0.05)
 
 

@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rampmeter.core.messages import Gone, GoneReason, Grant, Noted, Outcome, PlanReason, RefusalReason
+from rampmeter.core.messages import Gone, Grant, Noted, Outcome, PlanReason, RefusalReason
 from rampmeter_coordinator.model.commands import Refusal, Tick
 from rampmeter_coordinator.model.history import PRIOR
 from rampmeter_coordinator.model.ledger import Ledger
+from rampmeter_coordinator.model.particulars import NO_MISHAPS, NO_TERMS, Mishaps
 from rampmeter_coordinator.model.records import INFINITY, Job, Planned, SafeOffer
 from support.desk import POOL, Desk
+from support.lives import record
 
 T = 1000.0
 
@@ -136,8 +138,73 @@ def test_records_of_the_first_release_can_be_read() -> None:
         safe_offers=(SafeOffer(seq=1, number=1, bytes_per_s=147, after_s=90.0, for_s=14400.0),),
         stall_s=1.0,
         step=1,
-        ended_reason=GoneReason.EXPIRED,
     )
+
+
+def beside(raw: bytes) -> bytes:
+    """A record as it was written before there were parts: what is in them stands beside everything else."""
+    record = msgspec.msgpack.decode(raw)
+    for part in ("terms", "mishaps", "turn"):
+        record |= record.pop(part, {})
+    known = record.get("evidence", {})
+    record |= {
+        name: known.pop(name) for name in ("num_committed", "write_s", "at_work_s", "lead_s") if name in known
+    }
+    return msgspec.msgpack.encode(record)
+
+
+def test_records_without_parts_can_be_read_with_all_that_is_in_them() -> None:
+    """What an older coordinator wrote of a job that has saved, has waited and was in trouble is not forgotten."""
+    desk = busy_desk()
+    job = desk.known(
+        7, T, tenant="a", interval_min_s=3.0, interval_max_s=900.0, synchronous=True, write_s=7.0
+    )
+    job.heartbeat(T, num_failed=1, num_skipped=2, num_ungoverned=3)
+    assert all(
+        name in msgspec.msgpack.decode(beside(desk.records[job.uid])) for name in ("tenant", "num_skipped")
+    )
+    for raw in desk.records.values():
+        assert Job.from_bytes(beside(raw)) == Job.from_bytes(raw)
+
+
+def test_the_first_release_knew_write_times_too() -> None:
+    """What it had learned, and what had happened, is read into the parts of today."""
+    raw = FIRST_FORM.replace(b'"stall_s":1.0', b'"stall_s":1.0,"write_s":20.0,"at_work_s":15.0,"lead_s":2.0')
+    raw = raw.replace(b'"num_committed":0,"num_failed":0', b'"num_committed":4,"num_failed":5')
+    raw = raw.replace(b'"synchronous":false', b'"synchronous":true').replace(
+        b'"asked_s":0.0', b'"asked_s":900.0'
+    )
+    job = Job.from_bytes(raw)
+    assert (job.known.write_s, job.known.at_work_s, job.known.lead_s) == (20.0, 15.0, 2.0)
+    assert (job.known.num_committed, job.mishaps.num_failed, job.terms.synchronous) == (4, 5, True)
+    assert job.turn is not None
+    assert job.turn.asked_s == 900.0
+
+
+def test_parts_are_shared_or_absent_where_there_is_nothing_to_say() -> None:
+    """Not a byte for what a job does not have, in memory or in the store; jobs that were set alike share what they
+    share.
+    """
+    desk = Desk()
+    plain, others = (
+        record(desk, desk.known(1, T)),
+        [record(desk, desk.known(n, T, tenant="a")) for n in (2, 3)],
+    )
+    assert (plain.terms, plain.mishaps, plain.turn, plain.evidence) == (NO_TERMS, NO_MISHAPS, None, None)
+    assert plain.terms is NO_TERMS
+    assert plain.mishaps is NO_MISHAPS
+    assert not {"terms", "mishaps", "turn", "evidence"} & set(msgspec.msgpack.decode(desk.records[plain.uid]))
+    assert others[0].terms is others[1].terms
+
+
+def test_mishaps_are_over_where_a_heartbeat_counts_none() -> None:
+    """As after a new attempt; the shared record stands in again."""
+    desk = Desk()
+    job = desk.known(1, T)
+    job.heartbeat(T, num_failed=2)
+    assert record(desk, job).mishaps == Mishaps(num_failed=2)
+    job.heartbeat(T)
+    assert record(desk, job).mishaps is NO_MISHAPS
 
 
 def test_a_restart_with_memory_goes_on_where_it_was() -> None:

@@ -4,8 +4,9 @@ import msgspec
 import pytest
 
 from rampmeter.core.messages import Fence, Grant, Kind, LeaseState, RateReason
-from rampmeter_coordinator.model import counting, records
+from rampmeter_coordinator.model import counting, particulars, records
 from rampmeter_coordinator.model.history import Belief, History
+from rampmeter_coordinator.model.particulars import Evidence, Save, Terms, Turn
 from rampmeter_coordinator.model.pool import PoolConfig
 from rampmeter_coordinator.model.records import Job, Lease, Offer, OldShare, Planned, SafeOffer
 from rampmeter_coordinator.model.shifting import EARLIER, LATER, ClockOffset, shift, shift_records
@@ -14,11 +15,12 @@ from support.records import planned
 POOL = PoolConfig(name="lustre", capacity_bytes_per_s=10**9)
 OFFSET = ClockOffset(earlier_s=4995.0, later_s=5000.2)
 DURATIONS = {
-    Job: {"mtbf_s", "interval_min_s", "interval_max_s", "stall_s", "write_s", "at_work_s", "lead_s"},
+    Job: {"mtbf_s", "stall_s"},
+    Terms: {"interval_min_s", "interval_max_s"},
     SafeOffer: {"after_s", "for_s"},
     Planned: {"interval_s", "phase_offset_s", "request_after_s", "safe_after_s", "safe_for_s"},
     Lease: {"throttled_s", "blocked_s", "busy_s"},
-    records.Evidence: {"mtbf_s"},
+    Evidence: {"mtbf_s", "write_s", "at_work_s", "lead_s"},
     Belief: {"site_s"},
     History: {"step_s", "believed_restart_s", "down_s", "load_s", "warm_up_s", "startup_s", "queued_s", "unheard_s"},
 }
@@ -53,13 +55,14 @@ def a_job():
         safe_offers=(counting.safe_offer(4, planned()),),
         old_shares=(OldShare(bytes_per_s=7, until_s=120.0),),
         snapshot_s=95.0,
+        turn=Turn(asked_s=96.0, save_since_s=94.0, save=Save(kind=Kind.WRITE, begun_s=93.0)),
         history=History(credited_s=97.0, down_s=30.0),
     )
 
 
 def test_every_time_of_a_record_has_a_side():
     """A field that is added later must be put on one of the lists, or be a duration."""
-    for cls in vars(records).values():
+    for cls in [*vars(records).values(), *vars(particulars).values()]:
         stored = isinstance(cls, type) and issubclass(cls, msgspec.Struct)
         if not stored or cls in (records.Held, records.Waiter):
             continue
@@ -76,7 +79,9 @@ def test_what_is_in_use_ends_later_and_contact_was_earlier():
     assert job.old_shares[0].until_s == pytest.approx(5120.2)
     assert job.contact_s == pytest.approx(5094.0)
     assert job.answered_received_s == pytest.approx(5099.5)
-    assert job.lease.deadline_at_s is None
+    assert job.lease.deadline_at_s is job.turn.queued_since_s is None
+    assert (job.turn.asked_s, job.turn.save_since_s) == pytest.approx((5091.0, 5089.0))
+    assert job.turn.save.begun_s == pytest.approx(5088.0)
     assert counting.silent_until(job) >= counting.silent_until(a_job()) + 5000.0
     assert counting.silent_from(job, POOL) <= counting.silent_from(a_job(), POOL) + 5000.0
 
