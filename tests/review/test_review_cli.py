@@ -54,6 +54,18 @@ def test_what_is_open_is_said_in_the_first_lines(capsys, tmp_path):
     assert second.startswith("No flaw found; 16 questions are open.")
 
 
+def test_large_losses_are_said_to_be_overstated(capsys, tmp_path):
+    """As by `rampmeter plan`; beyond 100 % there is no figure at all."""
+    plan = tmp_path / "plan.toml"
+    for restart, says in (("10m", "restarts counted."), ("2h", "overstated"), ("30h", "next to nothing")):
+        text = FLAWED.read_text().replace("mtbf_measured = false", f'restart = "{restart}"')
+        plan.write_text(text)
+        run(plan)
+        head = " ".join(capsys.readouterr().out.split("\n\n")[0].split())
+        assert says in head
+        assert ("overstated" in head) == (restart == "2h")
+
+
 def test_the_draft_has_its_eight_flaws_worst_first(capsys):
     """What corrupts or silently changes the run comes before what wastes GPU-hours."""
     run(FLAWED, "--json")

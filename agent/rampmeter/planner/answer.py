@@ -10,6 +10,9 @@ CAUSES = ("write", "rework", "restart")
 _TIE = 1e-6
 """At the optimum writing and rework are equal; a difference of rounding decides nothing."""
 
+_AS_GOOD = 0.05
+"""A loss this little above the best one (relative) is no reason to change the interval."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
@@ -23,8 +26,13 @@ class Answer:
 
     @property
     def goodput(self) -> float:
-        """Useful share of the time; 0 where the run would never end."""
+        """Useful share of the time; 0 where the formula, which overstates large losses, leaves nothing."""
         return max(0.0, 1.0 - self.waste.total)
+
+    @property
+    def near_best(self) -> bool:
+        """Another interval would not be worth the change."""
+        return self.waste.total <= self.best_waste.total * (1.0 + _AS_GOOD)
 
     @property
     def dominant(self) -> str:

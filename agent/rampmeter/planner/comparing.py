@@ -11,6 +11,9 @@ from rampmeter.planner.spot import Notice, Spot
 from rampmeter.planner.strategies import ASYNC_STALL, SHARDS, Strategy
 from rampmeter.planner.text import hours, paragraph, percent, span, table
 
+NO_FIGURE = "no figure"
+"""Where the formula loses everything: a job that is down cannot fail, so something is done all the same."""
+
 _WORTH_SAYING = 5e-5
 """A difference that is shown as 0.00 % is none."""
 
@@ -81,9 +84,9 @@ def _change(findings: Findings, one: Change) -> list[str]:
     ]
     if findings.time:
         saved_h = one.saved_h(findings.time) * findings.asked.job.num_gpus
-        row.append(f"{saved_h:,.0f}" if one.time else "never ends")
+        row.append(f"{saved_h:,.0f}" if one.time else NO_FIGURE)
     if findings.spot and one.on_spot:
-        row.append(f"{percent(one.on_spot.goodput, 2)}, {_or_never(one.spot_cost_per_useful_gpu_hour)}")
+        row.append(f"{percent(one.on_spot.goodput, 2)}, {_or_none(one.spot_cost_per_useful_gpu_hour)}")
     return row
 
 
@@ -113,14 +116,14 @@ def _spot_rows(findings: Findings, there: SpotRun) -> list[list[str]]:
         ["lost", percent(found.waste.total, 2), percent(spot.found.waste.total, 2)],
         ["of it restarting", percent(found.waste.restart, 2), percent(spot.found.waste.restart, 2)],
         ["useful", percent(found.goodput, 2), percent(spot.found.goodput, 2)],
-        ["a useful GPU-hour", format_money(price / found.goodput), _or_never(spot.cost_per_useful_gpu_hour)],
+        ["a useful GPU-hour", format_money(price / found.goodput), _or_none(spot.cost_per_useful_gpu_hour)],
     ]
     if findings.time and findings.bill:
         rows.append(
             [
                 "the run",
                 format_money(findings.bill.total),
-                _or_never(there.bill.total if there.bill else None),
+                _or_none(there.bill.total if there.bill else None),
             ]
         )
         rows.append(
@@ -136,8 +139,8 @@ def _spot_rows(findings: Findings, there: SpotRun) -> list[list[str]]:
     return rows
 
 
-def _or_never(amount: float | None) -> str:
-    return "never ends" if amount is None else format_money(amount)
+def _or_none(amount: float | None) -> str:
+    return NO_FIGURE if amount is None else format_money(amount)
 
 
 def _verdict(spot: Spot) -> str:

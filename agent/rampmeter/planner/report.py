@@ -9,15 +9,12 @@ from rampmeter.planner.answer import CAUSES, Answer
 from rampmeter.planner.comparing import change_table, shared_table, spot_table, strategy_table
 from rampmeter.planner.drawing import chart
 from rampmeter.planner.findings import Findings
+from rampmeter.planner.headline import headline
 from rampmeter.planner.job import Job
 from rampmeter.planner.money import Bill
 from rampmeter.planner.text import hours, paragraph, percent, span, table
 
 _NAMES = {"write": "writing checkpoints", "rework": "redoing lost work", "restart": "restarting"}
-_AS_GOOD = 0.05
-"""A loss this little above the best one (relative) is no reason to change the interval."""
-
-_HOUR_S = 3600.0
 _MUCH = 0.1
 """From this loss on it matters that a job that is down cannot fail: played runs lose 14 % where the formula says 15 %,
 and 26 % where it says 34 %."""
@@ -26,7 +23,7 @@ and 26 % where it says 34 %."""
 def report(findings: Findings) -> str:
     """Everything that was found, as text."""
     parts: list[Callable[[Findings], str]] = [
-        _headline,
+        headline,
         _why,
         _loss,
         _run,
@@ -41,85 +38,6 @@ def report(findings: Findings) -> str:
     ]
     said = [part(findings) for part in parts]
     return "\n\n".join(text for text in said if text)
-
-
-def _headline(findings: Findings) -> str:
-    found = findings.found
-    if found.goodput <= 0.0 and found.best_waste.total < 1.0:
-        return paragraph(
-            f"With a checkpoint every {span(found.interval_s)} this run never ends: nothing is left for training.",
-            _judgement(found),
-        )
-    if found.goodput <= 0.0:
-        return paragraph(
-            "This run never ends: dealing with a failure takes longer than it is until the next. "
-            "Come back faster, make the checkpoint cheaper, or find capacity that fails less often."
-        )
-    lost = f"{percent(found.waste.total)} of the run is lost, {percent(found.goodput)} is useful."
-    beside = [_shorter(findings), _wasted(findings), _cheaper(findings), _together(findings)]
-    if findings.asked.job.every_s is None:
-        return paragraph(f"Checkpoint every {span(found.interval_s)}: {lost}", *beside)
-    judged = [_judgement(found), _queues(findings.asked.job)]
-    return paragraph(f"With a checkpoint every {span(found.interval_s)}, {lost}", *judged, *beside)
-
-
-def _queues(job: Job) -> str:
-    if job.every_s is None or job.every_s >= job.least_interval_s:
-        return ""
-    return (
-        f"A background write takes {span(job.load.write_s)} and the next is due after {span(job.every_s)}: writes "
-        "queue up and training waits for them after all, so that more is lost than is said here."
-    )
-
-
-def _shorter(findings: Findings) -> str:
-    if findings.time is None or findings.time.useful_h * _HOUR_S > findings.found.interval_s:
-        return ""
-    return "The run is shorter than that: what it saves at its end is enough."
-
-
-def _wasted(findings: Findings) -> str:
-    if findings.bill:
-        return f"The lost GPU time costs {format_money(findings.bill.wasted)}."
-    price = findings.asked.run.price_per_gpu_hour
-    if price is None:
-        return ""
-    return f"A useful GPU-hour costs {format_money(price / findings.found.goodput)} instead of {format_money(price)}."
-
-
-def _cheaper(findings: Findings) -> str:
-    if findings.spot is None:
-        return ""
-    saved = findings.spot.spot.saved_share
-    if saved is None:
-        return "On spot the run never ends."
-    return f"On spot a useful GPU-hour is {percent(abs(saved), 0)} {'cheaper' if saved > 0.0 else 'dearer'}."
-
-
-def _judgement(found: Answer) -> str:
-    best = f"The best interval is {span(found.best_interval_s)}, with {percent(found.best_waste.total)} lost:"
-    if not _as_good_as_best(found):
-        return f"{best} change to it."
-    problem = "time to come back" if _restarts(found) else "cost of a checkpoint"
-    return f"{best} the interval is not the problem, the {problem} is."
-
-
-def _as_good_as_best(found: Answer) -> bool:
-    return found.waste.total <= found.best_waste.total * (1.0 + _AS_GOOD)
-
-
-def _restarts(found: Answer) -> bool:
-    return found.dominant == "restart"
-
-
-def _together(findings: Findings) -> str:
-    together, storage = findings.shared, findings.asked.storage
-    if together is None or storage is None:
-        return ""
-    return (
-        f"That is this job alone. With {storage.num_jobs:,} such jobs on {format_rate(storage.capacity_bytes_per_s)}: "
-        f"every {span(together.interval_s)}, {percent(together.waste_total)} lost."
-    )
 
 
 def _why(findings: Findings) -> str:
@@ -168,13 +86,13 @@ def _loss(findings: Findings) -> str:
 
 def _lever(found: Answer) -> str:
     part = percent(getattr(found.waste, found.dominant) / found.waste.total, 0)
-    if _restarts(found):
+    if found.dominant == "restart":
         return paragraph(f"Restarting is {part} of the loss: no interval can touch it. Come back faster.")
-    if _as_good_as_best(found) and found.reason is PlanReason.WRITE_FLOOR:
+    if found.near_best and found.reason is PlanReason.WRITE_FLOOR:
         return paragraph(
             "The write time decides: with a faster write the interval may be shorter and less work is redone."
         )
-    if _as_good_as_best(found):
+    if found.near_best:
         return paragraph(
             "Only a cheaper checkpoint or fewer failures make writing and redoing less, "
             "both as a square root: four times cheaper is half the loss."

@@ -12,6 +12,9 @@ from rampmeter.review.wording import minutes, percent, seconds, tb
 NEAR_BEST = 0.05
 """An interval is near its best if the loss is at most this much (of itself) above the least."""
 
+_WORTH_CHANGING = 0.01
+"""From this share of the run on a stall is worth the work of making it shorter."""
+
 
 def what_is_good(plan: CheckpointPlan, figures: Figures) -> tuple[str, ...]:
     """Sentences, in the order of the plan's sections."""
@@ -32,7 +35,9 @@ def _interval(plan: CheckpointPlan, figures: Figures) -> str | None:
         return None
     if figures.gained_by_best > NEAR_BEST * best.lost:
         return None
-    stall = " The cost of a checkpoint is the lever, not the interval." if planned.waste.write > 0.01 else ""
+    lost = planned.waste
+    lever = lost.write > _WORTH_CHANGING and lost.write >= lost.restart
+    stall = " The cost of a checkpoint is the lever, not the interval." if lever else ""
     return (
         f"The interval fits its cost: {format_duration(plan.schedule.every_s)} against a best of "
         f"{minutes(best.interval_s)} for a stall of {seconds(planned.stall_s)}; the best one would gain "

@@ -32,10 +32,10 @@ def no_progress(plan: CheckpointPlan, figures: Figures) -> Flaw | None:
     return Flaw(
         severity=Severity.CRITICAL,
         changes_run=False,
-        what="The run never ends: nothing is left for training",
+        what="The run hardly gets on: next to nothing is left for training",
         why=f"Stalls take {percent(lost.write)} of the time, work that is done again {percent(lost.rework)}, restarts "
         f"{percent(lost.restart)}.",
-        cost=f"The whole run, {gpu_hours(figures.gpu_hours, plan.run)}.",
+        cost=f"By the formula, which overstates large losses, the whole run: {gpu_hours(figures.gpu_hours, plan.run)}.",
         change=change,
         lost_gpu_hours=figures.gpu_hours,
     )
@@ -179,7 +179,7 @@ def interval(plan: CheckpointPlan, figures: Figures) -> Flaw | None:
         why=f"Stalls take {percent(planned.waste.write)} of the run, work that is done again "
         f"{percent(planned.waste.rework)}. {_why_best(figures, planned)}",
         cost=f"{percent(planned.lost)} of the run is lost, {percent(best.lost)} at the best interval: about "
-        f"{gpu_hours(saved, plan.run)}.",
+        f"{gpu_hours(saved, plan.run)} saved.",
         change=f"Write every {minutes(best.interval_s)}; measure stall and failures, and follow them.",
         lost_gpu_hours=saved,
     )

@@ -10,6 +10,7 @@ from rampmeter.review.plan import CheckpointPlan, Mode
 from rampmeter.review.wording import gpu_hours, gpus, listed, minutes, percent, seconds
 
 _COLUMNS = 80
+_MUCH = 0.1
 
 
 def as_text(plan: CheckpointPlan, figures: Figures, review: Review) -> str:
@@ -47,10 +48,13 @@ def _lost(plan: CheckpointPlan, figures: Figures) -> str:
         return "The plan does not say enough to work out what is lost."
     total = figures.planned.lost
     restarts = "restarts counted" if plan.run.restart_s is not None else "restarts not counted"
-    return (
+    if not figures.ends:
+        return f"As planned next to nothing of the run is left, {restarts}."
+    said = (
         f"As planned {percent(total)} of the run is lost, about "
         f"{gpu_hours(total * figures.gpu_hours, plan.run)}, {restarts}."
     )
+    return f"{said} Losses above a tenth are overstated (first-order formula)." if total > _MUCH else said
 
 
 def _figures(plan: CheckpointPlan, figures: Figures) -> Iterator[str]:
