@@ -95,6 +95,18 @@ def test_where_the_write_decides_a_faster_write_is_the_lever(say):
     assert "queue up" not in flat(say("--stall 1.5s --mtbf 9h --sweep"))
 
 
+def test_what_coming_back_is_made_of_is_said(say):
+    """10 min of restart and 5 of waiting, of which a tenth fails, are 16.7 min."""
+    text = flat(say("--stall 1s --mtbf 9h --restart 10min --wait 5min --failed-recoveries 0.1"))
+    assert "coming back takes 16.7 min with waiting for capacity and attempts that fail." in text
+
+
+def test_long_times_are_in_days(say):
+    """From ten days on."""
+    assert "a failure comes every 10 d" in flat(say("--stall 1s --mtbf 240h"))
+    assert "a failure comes every 239 h" in flat(say("--stall 1s --mtbf 239h"))
+
+
 def test_a_price_without_hours_is_answered(say):
     """What a useful GPU-hour costs needs no length of the run."""
     text = flat(say("--stall 1s --mtbf 9h --gpus 8 --price-per-gpu-hour 2"))

@@ -3,7 +3,16 @@
 import pytest
 
 from rampmeter.core.units import parse_rate
-from rampmeter.probing.figures import Round, Written, best, careful_capacity, doubts, halves
+from rampmeter.probing.figures import (
+    Round,
+    Written,
+    best,
+    careful_capacity,
+    doubts,
+    halves,
+    long_enough,
+    unsure,
+)
 
 
 def measured(num_writers=1, *, rate=1e9, durable_s=10.0, early=None, late=None):
@@ -88,13 +97,26 @@ def test_the_best_round_is_the_one_that_sustains_most():
 
 def test_a_short_probe_is_doubted():
     """Two seconds say nothing about hours."""
-    assert "too short" in doubts([measured(durable_s=1.9)])[0]
+    short = [measured(durable_s=1.9)]
+    assert "too short" in doubts(short)[0]
+    assert f"for example {long_enough(short)}." in doubts(short)[0]
+    assert unsure(short)
     assert doubts([measured(durable_s=2.1)]) == ()
+    assert not unsure([measured(durable_s=2.1)])
+
+
+def test_what_would_be_long_enough():
+    """5 s for each round at the best rate, in whole GiB."""
+    two = [measured(1, rate=1e9), measured(4, rate=1.3e9)]
+    assert long_enough(two) == "13GiB"
+    assert long_enough([measured(rate=1e6)]) == "1GiB"
 
 
 def test_a_fading_rate_is_doubted():
     """Something in front of the storage took the first bytes."""
-    assert "a cache" in doubts([measured(early=3e9, late=1.5e9)])[0]
+    faded = [measured(early=3e9, late=1.5e9)]
+    assert "a cache" in doubts(faded)[0]
+    assert unsure(faded)
     assert doubts([measured(early=1.4e9, late=1e9)]) == ()
 
 

@@ -14,6 +14,7 @@ from rampmeter.planner.text import hours, paragraph, percent, span, table
 NO_FIGURE = "no figure"
 """Where the formula loses everything: a job that is down cannot fail, so something is done all the same."""
 
+_GB = 1e9
 _WORTH_SAYING = 5e-5
 """A difference that is shown as 0.00 % is none."""
 
@@ -27,7 +28,8 @@ def strategy_table(findings: Findings) -> str:
     text = table("Ways to write it", ["stall", "interval", "lost", "useful", wasted, "room"], rows)
     return f"{text}\n" + paragraph(
         _supposed(findings.asked.job),
-        "Room: how often the background write fits into the interval. Below "
+        "Room: how often the background write fits into the interval (waits: training stands still for all of it). "
+        "Below "
         f"{WRITE_FLOOR:g} writes would queue and training would wait after all, so that the interval is held there.",
     )
 
@@ -72,7 +74,10 @@ def change_table(findings: Findings) -> str:
     head = ["interval", "lost", "useful"]
     head += ["saved GPU-h"] if findings.time else []
     head += ["on spot"] if findings.spot else []
-    return table("What if", head, [_change(findings, one) for one in findings.changes])
+    text = table("What if", head, [_change(findings, one) for one in findings.changes])
+    if not findings.spot:
+        return text
+    return f"{text}\n" + paragraph("On spot: the useful share there, and what a useful GPU-hour costs.")
 
 
 def _change(findings: Findings, one: Change) -> list[str]:
@@ -229,12 +234,12 @@ def _asked(together: Shared, capacity_bytes_per_s: int) -> str:
     usable = USABLE_SHARE * capacity_bytes_per_s
     asked = (
         f"At their own interval they ask for {format_rate(together.own_demand_bytes_per_s)} on average; "
-        f"{format_rate(usable)} may be planned ({percent(USABLE_SHARE, 0)})."
+        f"{format_rate(usable)} may be planned ({percent(USABLE_SHARE, 0)} of the storage)."
     )
     if together.own_demand_bytes_per_s <= usable * (1.0 + 1e-9):
         return paragraph(asked, "That fits: the price of a byte is 0, and nobody has to wait longer.")
     return paragraph(
         asked,
-        f"That does not fit: at a price of {together.price:.4g} GPU-seconds per byte every interval stretches to "
-        f"{span(together.interval_s)}, and they ask for {format_rate(together.demand_bytes_per_s)}.",
+        f"That does not fit: at a price of {together.price * _GB:.3g} GPU-seconds per written GB every interval "
+        f"stretches to {span(together.interval_s)}, and they ask for {format_rate(together.demand_bytes_per_s)}.",
     )

@@ -49,11 +49,20 @@ def _costs(job: Job) -> str:
     size = f" of {format_bytes(job.num_bytes)}" if job.num_bytes is not None else ""
     rate = f" at {format_rate(job.max_bytes_per_s)}" if job.synchronous and job.max_bytes_per_s else ""
     restart = f", and coming back takes {span(job.down_s)}" if job.down_s else ""
+    restart += _beside_restart(job)
     slowed = ", slower steps while it writes included" if job.cost_s != job.stall_s else ""
     return (
         f"Why: a checkpoint{size} costs training {span(job.cost_s)}{rate}{slowed}; "
         f"a failure comes every {span(job.mtbf_s)}{restart}."
     )
+
+
+def _beside_restart(job: Job) -> str:
+    parts = [
+        *(["waiting for capacity"] if job.wait_s else []),
+        *(["attempts that fail"] if job.failed_share and job.down_s else []),
+    ]
+    return f" with {' and '.join(parts)}" if parts else ""
 
 
 def _reason(job: Job, found: Answer) -> str:

@@ -14,7 +14,7 @@ def percent(share: float, digits: int = 1) -> str:
 
 
 def span(duration_s: float) -> str:
-    """A duration in one unit with three digits: `90 s`, `5.2 min`, `9 h`."""
+    """A duration in one unit with three digits: `90 s`, `5.2 min`, `9 h`, `10 d`."""
     if duration_s < 1.0:
         return f"{duration_s * 1000:.3g} ms" if duration_s else "0 s"
     if duration_s < 119.5:
@@ -22,7 +22,10 @@ def span(duration_s: float) -> str:
     if duration_s < 7170.0:
         return f"{duration_s / 60:.3g} min"
     hours = duration_s / 3600.0
-    return f"{hours:.3g} h" if hours < 1000.0 else f"{hours / 24:,.0f} d"
+    if hours < 239.5:
+        return f"{hours:.3g} h"
+    days = hours / 24.0
+    return f"{days:.3g} d" if days < 999.5 else f"{days:,.0f} d"
 
 
 def hours(count: float) -> str:

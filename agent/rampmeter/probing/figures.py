@@ -1,5 +1,6 @@
 """What a probe measured, and the capacity that may be set from it. Pure arithmetic."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,9 @@ MORE = 1.2
 
 SHORT_S = 2.0
 """Writes that are over sooner say nothing about what is sustained."""
+
+LONG_S = 5.0
+"""What a round should write for."""
 
 MIN_MARKS = 16
 """So many readings are needed to tell early from late."""
@@ -119,6 +123,18 @@ def careful_capacity(bytes_per_s: float) -> str:
     return f"{int(value)}{unit}/s" if value >= 10 or unit == "B" else f"{int(value * 10) / 10:g}{unit}/s"
 
 
+def unsure(rounds: Sequence[Round]) -> bool:
+    """The figure itself is in doubt: too short to say, or it was still falling."""
+    chosen = best(rounds)
+    return chosen.durable_s < SHORT_S or chosen.faded
+
+
+def long_enough(rounds: Sequence[Round]) -> str:
+    """A size at which every round would write for LONG_S at the best rate, as an option: "12GiB"."""
+    needed = best(rounds).sustained_bytes_per_s * LONG_S * len(rounds)
+    return f"{max(1, math.ceil(needed / 2**30))}GiB"
+
+
 def doubts(rounds: Sequence[Round]) -> tuple[str, ...]:
     """Why the figure may be wrong, as far as the probe itself shows."""
     chosen = best(rounds)
@@ -126,7 +142,7 @@ def doubts(rounds: Sequence[Round]) -> tuple[str, ...]:
     if chosen.durable_s < SHORT_S:
         found.append(
             f"The writes were over in {chosen.durable_s:.2g} s: too short to say what is sustained. Give a "
-            "larger --size."
+            f"larger --size, for example {long_enough(rounds)}."
         )
     if chosen.faded:
         found.append(

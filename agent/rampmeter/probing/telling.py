@@ -8,14 +8,18 @@ from pathlib import Path
 from typing import TextIO
 
 from rampmeter.core.units import format_bytes, format_duration, format_rate
-from rampmeter.probing.figures import Round, best, careful_capacity, doubts
-from rampmeter.probing.measuring import Limits
+from rampmeter.probing.figures import Round, best, careful_capacity, doubts, unsure
+from rampmeter.probing.measuring import SMALL_BYTES, Limits
 
 _COLUMNS = 80
 _BAR = 24
 _SHARE = (
     "This is what one host gets, now, beside whoever else writes. It is no figure of the cluster: probe "
     "from several hosts at once to see what they get together."
+)
+_LEGEND = (
+    "Rates are of all writers together: written, handed over to the file system; 2nd half, of the time of writing; "
+    f"durable, with the last sync. A small file has {SMALL_BYTES // 1024} KiB and is synced."
 )
 _CACHES = "Reading back may be served by a cache of the storage."
 
@@ -36,10 +40,9 @@ def as_text(directory: Path, rounds: Sequence[Round]) -> str:
     chosen = best(rounds)
     several = f"{chosen.num_writers} writers" if chosen.num_writers > 1 else "one writer"
     setting = careful_capacity(chosen.sustained_bytes_per_s)
-    advice = (
-        f'capacity = "{setting}" would be a careful value: the sustained rate of {several}, not the peak.'
-    )
-    for sentence in (advice, *doubts(rounds), _SHARE, _CACHES):
+    value = "is what this comes to, but see below" if unsure(rounds) else "would be a careful value"
+    advice = f'capacity = "{setting}" {value}: the sustained rate of {several}, not the peak.'
+    for sentence in (_LEGEND, advice, *doubts(rounds), _SHARE, _CACHES):
         lines += textwrap.wrap(sentence, _COLUMNS)
     return "\n".join(lines) + "\n"
 
