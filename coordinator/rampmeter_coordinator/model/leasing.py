@@ -54,7 +54,7 @@ class Leasing:
         known_s = counting.waits_since(job, now_s)
         since_s = now_s if known_s is None else known_s
         turn.queued_since_s, turn.asked_s = since_s, now_s
-        waiter = job.waiter = _waiter(job, request, since_s, _deadline(turn, request, now_s), now_s)
+        waiter = job.waiter = _waiter(job, request, since_s, now_s)
         job.held = Held(seq=request.seq, received_s=now_s, until_s=now_s + HOLD_SLOT_S)
         if not self._state.enforces(job):
             self._state.count("would_wait", int(self._rates.would_wait(job, waiter)))
@@ -263,9 +263,7 @@ class Leasing:
         return self._queueing.live_price(now_s)
 
 
-def _waiter(
-    job: Job, request: SlotRequest, since_s: float, deadline_at_s: float | None, now_s: float
-) -> Waiter:
+def _waiter(job: Job, request: SlotRequest, since_s: float, now_s: float) -> Waiter:
     known_since_s = job.registered_s if job.snapshot_s is None else job.snapshot_s
     ready_in_s = (job.known.lead_s or 1.0) if request.ready_in_s is None else request.ready_in_s
     return Waiter(
@@ -277,7 +275,7 @@ def _waiter(
         max_bytes_per_s=request.max_bytes_per_s,
         ready_in_s=ready_in_s,
         started=request.started,
-        deadline_at_s=deadline_at_s,
+        deadline_at_s=_deadline(turn_of(job), request, now_s),
     )
 
 

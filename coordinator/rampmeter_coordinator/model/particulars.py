@@ -29,7 +29,7 @@ class Terms(Struct, omit_defaults=True, frozen=True, gc=False, kw_only=True):
 NO_TERMS = Terms()
 
 
-@lru_cache(maxsize=NUM_SHARED_TERMS)
+@lru_cache(maxsize=NUM_SHARED_TERMS, typed=True)
 def shared_terms(
     tenant: str | None, interval_min_s: float | None, interval_max_s: float | None, synchronous: bool
 ) -> Terms:
