@@ -52,15 +52,16 @@ class Attempts:
         """A newer attempt has registered, and nothing of the older one is overwritten yet."""
         history, last_s = self._state.history_of(job), counting.last_heard_s(job)
         self._credit(job, last_s, now_s)
-        is_unclean = _is_unclean(history)
-        if is_unclean and _has_worked(job) and last_s - job.registered_s > restarts.restart_s(job):
+        on_purpose = history.ended in _ON_PURPOSE
+        long_enough = last_s - job.registered_s > restarts.restart_s(job)
+        if _is_unclean(history) and _has_worked(job) and long_enough:
             self._failed(job, history, last_s, now_s)
-        self._charge_end(job, history, last_s, is_unclean=is_unclean)
-        if history.ended not in _ON_PURPOSE:
+        self._charge_end(job, history, last_s, on_purpose=on_purpose)
+        if not on_purpose:
             history.num_interruptions += 1
             self._state.count("interruptions")
             self._was_down(job, history, now_s - last_s)
-        history.kept_step, history.step_s = _kept_step(job, is_unclean=is_unclean), _step_s(job, last_s)
+        history.kept_step, history.step_s = _kept_step(job, on_purpose=on_purpose), _step_s(job, last_s)
         history.ended, history.startup_s, history.queued_s, history.unheard_s = None, 0.0, 0.0, 0.0
         history.is_announced = history.is_saved = False
         job.began_step, history.is_up = None, False
@@ -128,13 +129,16 @@ class Attempts:
         self._state.history_of(job).ended = reason
         self._look(now_s)
 
-    def _charge_end(self, job: Job, history: History, last_s: float, *, is_unclean: bool) -> None:
-        """What died with the attempt: work that was not durable, or a start that came to nothing."""
+    def _charge_end(self, job: Job, history: History, last_s: float, *, on_purpose: bool) -> None:
+        """What died with the attempt: work that was not durable, or a start that came to nothing.
+
+        Also of a preempted one whose save was in time: what it did beside that save is done again.
+        """
         heard_s = last_s - history.unheard_s
         if not _has_worked(job):
             charged_s = max(history.startup_s, history.queued_s)
             self._charge_back(job, Cause.RESTART, heard_s - job.registered_s - charged_s)
-        elif is_unclean:
+        elif not on_purpose:
             since_s = job.registered_s + history.startup_s
             if job.snapshot_s is not None:
                 since_s = max(since_s, job.snapshot_s)
@@ -220,9 +224,9 @@ def _heard_until(job: Job, now_s: float) -> float:
     return last_s if job.finished or now_s - last_s > UNHEARD_AFTER_S else now_s
 
 
-def _kept_step(job: Job, *, is_unclean: bool) -> int | None:
+def _kept_step(job: Job, *, on_purpose: bool) -> int | None:
     """What the attempt left behind: all its steps, or those that were durable when it died."""
-    if not is_unclean:
+    if on_purpose:
         return job.step
     return job.began_step if job.committed_step is None else job.committed_step
 

@@ -66,6 +66,9 @@ class Attempt:
             self.clock.remember(plan, job.world.now_s)
         self.pacer = self._pacer(0.0 if kind is Kind.READ else job.rng.random())
         self.transfer: Transfer | None = None
+        self.load_s: float | None = None
+        self.restored_s = 0.0
+        """How long its restore took, once it has ended, and the work that it brought back."""
         self.seq = self.ack = 0
         self.asked_s: float | None = None
         self.urgent_s: float | None = None

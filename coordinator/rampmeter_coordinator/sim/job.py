@@ -113,7 +113,10 @@ class Job:
         now_s, attempt = self.world.now_s, self.attempt
         if self.training.phase is Phase.RESTORING:
             alone_s = self.spec.alone_s(self.world.config.budget_bytes_per_s)
-            self.training.restored(now_s - self._restoring_since_s - alone_s)
+            load_s = now_s - self._restoring_since_s
+            self.training.restored(load_s - alone_s)
+            assert attempt is not None
+            attempt.load_s, attempt.restored_s = load_s, self.training.work_s
         self.training.enter(Phase.RUNNING, now_s)
         if self.spec.mtbf_s < math.inf:
             up_s = self._failures.expovariate(1.0 / self.spec.mtbf_s)

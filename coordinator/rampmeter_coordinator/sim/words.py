@@ -35,7 +35,7 @@ def envelope(attempt: "Attempt") -> dict[str, Any]:
 def word(attempt: "Attempt", action: Action, now_s: float) -> Request:
     """The request that stands for `action`."""
     if action is Action.HEARTBEAT:
-        return Heartbeat(**envelope(attempt), step=int(attempt.job.training.work_s))
+        return _heartbeat(attempt, now_s)
     if action is Action.REGISTER:
         return _register(attempt)
     if action is Action.ASK:
@@ -43,6 +43,20 @@ def word(attempt: "Attempt", action: Action, now_s: float) -> Request:
     if action is Action.READY:
         return _ready(attempt, now_s)
     return _release(attempt, now_s) if action is Action.RELEASE else _renew(attempt, now_s)
+
+
+def _heartbeat(attempt: "Attempt", now_s: float) -> Heartbeat:
+    """A step is a second of work at full speed. A restored attempt tells from where it goes on."""
+    training, load_s = attempt.job.training, attempt.load_s
+    training.advance(now_s)
+    return Heartbeat(
+        **envelope(attempt),
+        step=int(training.work_s),
+        step_s=1.0,
+        restored_step=None if load_s is None else int(attempt.restored_s),
+        load_s=load_s,
+        warm_up_s=None if load_s is None else 0.0,
+    )
 
 
 def _register(attempt: "Attempt") -> Register:
@@ -112,6 +126,7 @@ def _release(attempt: "Attempt", now_s: float) -> Release:
     assert transfer is not None
     assert fence is not None
     is_save = attempt.kind is Kind.WRITE and not transfer.is_aborted
+    write_s, figures = transfer.commit_s - transfer.begun_s, _figures(attempt, now_s)
     return Release(
         **envelope(attempt),
         fence=fence,
@@ -119,9 +134,15 @@ def _release(attempt: "Attempt", now_s: float) -> Release:
         step=int(transfer.work_s),
         stall_s=spec.stall_s if is_save else None,
         lead_s=_lead_s(attempt) if is_save else None,
-        write_s=transfer.commit_s - transfer.begun_s if is_save else None,
-        **_figures(attempt, now_s),
+        write_s=write_s if is_save else None,
+        eps=_eps(attempt, write_s - figures["throttled_s"]) if is_save else None,
+        **figures,
     )
+
+
+def _eps(attempt: "Attempt", at_work_s: float) -> float:
+    lost_s = attempt.job.slow_down_s
+    return min(1.0, lost_s / at_work_s) if lost_s > 0.0 else 0.0
 
 
 def _figures(attempt: "Attempt", now_s: float) -> dict[str, Any]:
