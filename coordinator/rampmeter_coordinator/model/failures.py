@@ -43,7 +43,7 @@ MAX_EVENTS = 64
 """Jobs register again within hours of an event, if at all."""
 
 MOST_GPUS = 100_000
-"""What one job may add to the GPUs of which failures are expected."""
+"""What one job may add to the GPUs of which failures are expected, and to what the pool has used and lost."""
 
 NOTICEABLE = 0.02
 LOOK_EVERY_S = 60.0

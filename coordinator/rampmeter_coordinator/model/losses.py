@@ -1,7 +1,8 @@
 """What jobs lose, as shares: measured, by the model of their plans, and by the same model without coordination. Pure.
 
 The model is `core.interval.waste` with the interval that a job was told and its measured C, W, R and M; without
-coordination it is `core.sharing`. Shares of a pool are weighted by GPUs.
+coordination it is `core.sharing`. Shares of a pool are weighted by GPUs, of no job by more than MOST_GPUS: an absurd
+claim must not stand for the pool. The model is for shares well below 1; where it says more, the job loses all.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,6 +13,7 @@ from rampmeter.core import sharing
 from rampmeter.core.interval import Waste
 from rampmeter.core.sharing import SharingJob
 from rampmeter_coordinator.model import estimates, failures, planning, restarts
+from rampmeter_coordinator.model.failures import MOST_GPUS
 from rampmeter_coordinator.model.goodput import Account
 from rampmeter_coordinator.model.records import Job
 from rampmeter_coordinator.model.views import GoodputView, WasteView
@@ -50,7 +52,7 @@ def measured(account: Account) -> GoodputView | None:
 
 def planned(job: Job) -> WasteView:
     """What the job's plan costs it, by the model."""
-    return _view(_planned(job))
+    return _view(_bounded(_planned(job)))
 
 
 def of_pool(jobs: Sequence[Job], capacity_bytes_per_s: int) -> PoolLosses:
@@ -59,7 +61,7 @@ def of_pool(jobs: Sequence[Job], capacity_bytes_per_s: int) -> PoolLosses:
         return PoolLosses(
             num_gpus=0, mtbf_s=None, restart_s=None, modelled=None, uncoordinated=None, aligned=None
         )
-    weights = [job.num_gpus for job in jobs]
+    weights = [min(job.num_gpus, MOST_GPUS) for job in jobs]
     alone = [_sharing(job) for job in jobs]
     return PoolLosses(
         num_gpus=sum(weights),
@@ -95,7 +97,7 @@ def _mean(values: Iterable[float], weights: Sequence[int]) -> float:
 
 
 def _mean_waste(wastes: Iterable[Waste], weights: Sequence[int]) -> WasteView:
-    found = list(wastes)
+    found = [_bounded(waste) for waste in wastes]
     return _view(
         Waste(
             write=_mean([waste.write for waste in found], weights),
@@ -103,6 +105,12 @@ def _mean_waste(wastes: Iterable[Waste], weights: Sequence[int]) -> WasteView:
             restart=_mean([waste.restart for waste in found], weights),
         )
     )
+
+
+def _bounded(waste: Waste) -> Waste:
+    """No more than all, in the same proportions."""
+    whole = max(1.0, waste.total)
+    return Waste(write=waste.write / whole, rework=waste.rework / whole, restart=waste.restart / whole)
 
 
 def _view(waste: Waste) -> WasteView:

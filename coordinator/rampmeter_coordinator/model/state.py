@@ -16,7 +16,7 @@ from rampmeter_coordinator.model import counting, goodput
 from rampmeter_coordinator.model.bandwidth import Bandwidth
 from rampmeter_coordinator.model.capacity import Capacity
 from rampmeter_coordinator.model.commands import Changes, Refusal, Reply
-from rampmeter_coordinator.model.failures import Failures
+from rampmeter_coordinator.model.failures import MOST_GPUS, Failures
 from rampmeter_coordinator.model.goodput import Account, Cause
 from rampmeter_coordinator.model.history import History
 from rampmeter_coordinator.model.pool import PoolConfig
@@ -149,7 +149,8 @@ class PoolState(Bandwidth):
         if duration_s > 0.0:
             history = self.history_of(job)
             history.account = goodput.charged(history.account, cause, duration_s)
-            self._account = goodput.charged(self._account, cause, duration_s * job.num_gpus)
+            num_gpus = min(job.num_gpus, MOST_GPUS)  # an absurd claim must not stand for the pool for ever
+            self._account = goodput.charged(self._account, cause, duration_s * num_gpus)
             self._meta_bytes = None
 
     def history_of(self, job: Job) -> History:

@@ -3,7 +3,9 @@
 import pytest
 
 from rampmeter.core import interval as formulas
+from rampmeter.core.messages import EndReason
 from rampmeter_coordinator.model import failures, losses, planning
+from rampmeter_coordinator.model.failures import MOST_GPUS
 from rampmeter_coordinator.model.goodput import Account
 from rampmeter_coordinator.model.pool import PoolConfig
 from rampmeter_coordinator.model.views import GoodputView
@@ -113,3 +115,20 @@ def test_looking_changes_nothing() -> None:
         life.work(100.0)
         plans.append((life.record.plan, desk.records[life.talker.uid]))
     assert plans[0] == plans[1]
+
+
+def test_an_absurd_claim_does_not_stand_for_the_pool() -> None:
+    """2^53 GPUs that fail every millisecond lose all there is, and weigh no more than the largest job may."""
+    desk = Desk(AMPLE)
+    honest = Life(desk, 1, T, **EXAMPLE).work(60.0)
+    liar = Life(desk, 2, honest.now_s, **(EXAMPLE | {"num_gpus": 2**53 - 1, "mtbf_s": 1e-3})).work(60.0)
+    before = desk.ledger.pool_view(liar.now_s)
+    assert losses.planned(liar.record).total == pytest.approx(1.0)
+    for found in (before.modelled, before.uncoordinated, before.aligned):
+        assert found is not None
+        assert 0.5 < found.total <= 1.0 + 1e-9
+    assert before.failures_per_day == pytest.approx(24.0 * (256 + MOST_GPUS) / before.gpu_hours_per_failure)
+    honest.leave(EndReason.FINISHED)
+    liar.leave(EndReason.FINISHED)
+    account = desk.ledger.pool_view(liar.now_s).account_gpu_s
+    assert account.observed == pytest.approx((256 + MOST_GPUS) * 60.0)
