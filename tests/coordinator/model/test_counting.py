@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from rampmeter.core.messages import Fence, Kind, LeaseState, Noted, RateReason
 from rampmeter_coordinator.model import counting
+from rampmeter_coordinator.model.particulars import Save, Turn
 from rampmeter_coordinator.model.planning import blank_plan
 from rampmeter_coordinator.model.pool import PoolConfig
 from rampmeter_coordinator.model.records import Held, Job, Lease, Offer, OldShare, SafeOffer
@@ -164,3 +165,12 @@ def test_whatever_ends_by_itself_is_next_in_its_turn() -> None:
         now_s = counting.ends_next_s(job, now_s)
         times.append(now_s)
     assert times == [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, math.inf]
+
+
+def test_another_boot_forgets_the_queue_and_when_a_save_began() -> None:
+    """Its times mean nothing here: nobody has been in the queue since then, and the save began unseen."""
+    job = make_job()
+    job.turn = Turn(asked_s=70.0, queued_since_s=60.0, save=Save(kind=Kind.WRITE, begun_s=65.0))
+    counting.rebase(job, 10.0, 41.0)
+    assert counting.waits_since(job, 10.0) is None
+    assert job.turn.save == Save(kind=Kind.WRITE, begun_s=None)

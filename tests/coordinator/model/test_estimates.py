@@ -84,6 +84,15 @@ def test_every_figure_counts_its_own_samples() -> None:
     assert (found.eps.num_samples, found.lead_s.num_samples) == (1, 0)
 
 
+def test_what_is_no_longer_said_is_no_longer_believed() -> None:
+    """A new attempt that gives no stall and no write time has none until it is measured."""
+    desk = Desk()
+    job = desk.known(1, T, stall_s=3.0, write_s=7.0)
+    assert (figures(desk, T).stall_s.value, figures(desk, T).write_s.value) == (3.0, 7.0)
+    job.next_attempt().register(T + 200, stall_s=None, write_s=None)
+    assert (figures(desk, T + 200).stall_s.value, figures(desk, T + 200).write_s.value) == (None, None)
+
+
 def test_a_belief_never_replaces_what_was_measured() -> None:
     """Figure by figure: what no save has told of yet is still believed."""
     desk = Desk()

@@ -13,7 +13,7 @@ from rampmeter.core.messages import Gone, Grant, Noted, Outcome, PlanReason, Ref
 from rampmeter_coordinator.model.commands import Refusal, Tick
 from rampmeter_coordinator.model.history import PRIOR
 from rampmeter_coordinator.model.ledger import Ledger
-from rampmeter_coordinator.model.particulars import NO_MISHAPS, NO_TERMS, Mishaps
+from rampmeter_coordinator.model.particulars import NO_MISHAPS, NO_TERMS, Mishaps, shared_terms
 from rampmeter_coordinator.model.records import INFINITY, Job, Planned, SafeOffer
 from support.desk import POOL, Desk
 from support.lives import record
@@ -380,3 +380,9 @@ def test_an_aborted_save_is_remembered_as_nothing() -> None:
     job.release(T + 1, Outcome.ABORTED, done_bytes=5, stall_s=9.0, write_s=9.0)
     view = desk.ledger.job_views(T + 1)[0]
     assert (view.num_committed, view.write_s, view.num_bytes) == (0, None, 10_000)
+
+
+def test_terms_of_another_kind_are_another_record() -> None:
+    """A whole number of seconds is written as it was told, whatever another job told before."""
+    whole: int = 5
+    assert repr(shared_terms(None, 5.0, None, False)) != repr(shared_terms(None, whole, None, False))

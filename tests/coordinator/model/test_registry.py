@@ -8,6 +8,7 @@ from rampmeter.core.messages import Outcome, PlanReason
 from rampmeter_coordinator.model import planning
 from rampmeter_coordinator.model.pool import PoolConfig
 from support.desk import POOL, Desk
+from support.lives import record
 
 T = 1000.0
 
@@ -170,3 +171,23 @@ def test_what_the_lease_holds_back_is_no_cost_of_a_save() -> None:
     assert (slow_view.write_s, free_view.write_s) == (30.0, 9.0)
     costs = [planning.load_of(job).cost_s for job in desk.ledger._state.jobs.values()]
     assert costs[0] == costs[1]
+
+
+def test_a_new_attempt_has_not_asked_for_anything_yet() -> None:
+    """Whatever became of the slots of the one before: its place, its missed leases and its false alarms are gone."""
+    desk = Desk()
+    job = desk.writer(1, T)
+    assert record(desk, job).turn is not None
+    job.next_attempt().register(T + 1)
+    assert record(desk, job).turn is None
+
+
+def test_whoever_says_goodbye_leaves_the_queue() -> None:
+    """Nobody waits for a slot any more."""
+    desk = Desk()
+    desk.writer(1, T)
+    job = desk.known(2, T)
+    job.ask(T, ready_in_s=0.0)
+    assert desk.ledger.job_views(T + 5)[1].waiting_for_s == 5.0
+    job.finish(T + 6)
+    assert desk.ledger.job_views(T + 7)[1].waiting_for_s is None
