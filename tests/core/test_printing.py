@@ -1,5 +1,6 @@
 """How a command prints its answer, as a process: what the reader is decides nothing about what is found."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -51,6 +52,6 @@ def test_a_closed_output_and_a_reader_that_left_are_no_errors(commands):
 def test_a_terminal_without_unicode_gets_escapes(commands):
     """The name of a plan may hold anything; bars are drawn with plain characters."""
     _, review, _ = commands
-    process = started(review, subprocess.PIPE, env={"PYTHONIOENCODING": "ascii"})
+    process = started(review, subprocess.PIPE, env=os.environ | {"PYTHONIOENCODING": "ascii"})
     assert process.communicate()[0].startswith("l\\xe4uf: 8 GPUs")
     assert process.returncode == 0

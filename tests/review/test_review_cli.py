@@ -66,6 +66,21 @@ def test_large_losses_are_said_to_be_overstated(capsys, tmp_path):
         assert ("overstated" in head) == (restart == "2h")
 
 
+def test_a_wrong_severity_is_answered_with_the_right_ones(capsys):
+    """In the words that can be typed."""
+    with pytest.raises(SystemExit):
+        run(DOCUMENTED, "--fail-on", "severe")
+    assert "'critical', 'high', 'medium', 'low', 'never'" in capsys.readouterr().err
+
+
+def test_writes_that_do_not_fit_set_the_pace(capsys, tmp_path):
+    """980 GB at 500 MB/s are 1,960 s: every 15 min is not what happens."""
+    plan = tmp_path / "plan.toml"
+    plan.write_text(DOCUMENTED.read_text().replace("50GB/s", "500MB/s"))
+    run(plan, "--json")
+    assert json.loads(capsys.readouterr().out)["planned"]["interval_s"] == 1_960.0
+
+
 def test_the_draft_has_its_eight_flaws_worst_first(capsys):
     """What corrupts or silently changes the run comes before what wastes GPU-hours."""
     run(FLAWED, "--json")
