@@ -189,3 +189,13 @@ def test_a_load_of_just_one_is_found_as_fast(monkeypatch):
     monkeypatch.setattr(sharing, "_share", lambda place: looks.append(place) or original(place))
     random_write_times([job()] * 200, 901_571_137_605.957)
     assert len(looks) <= 25
+
+
+def test_a_synchronous_job_redoes_nothing_for_its_write() -> None:
+    """It trains nothing while it writes: T/2 of work is lost with a failure, not T/2 + W."""
+    blocked = job(num_bytes=1e12, synchronous=True, most=None)
+    (lost,) = sharing.aligned([blocked], 1e10)
+    (write_s,) = sharing.aligned_write_times([blocked], 1e10)
+    interval_s = blocked.interval_s(write_s)
+    assert lost.write == pytest.approx(write_s / interval_s)
+    assert lost.rework == pytest.approx(interval_s / 2.0 / blocked.load.mtbf_s)

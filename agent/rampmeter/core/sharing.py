@@ -59,12 +59,12 @@ class SharingJob:
         return max(own_s, load.minimum_s, write_s, MIN_INTERVAL_S)
 
     def waste_at(self, write_s: float) -> Waste:
-        """Shares that the job loses if its writes take this long."""
+        """Shares that the job loses if its writes take this long. A synchronous job does no work beside them."""
         return waste(
             self.interval_s(write_s),
             self.cost_s(write_s),
             self.load.mtbf_s,
-            write_s=write_s,
+            write_s=0.0 if self.synchronous else write_s,
             restart_s=self.restart_s,
         )
 
