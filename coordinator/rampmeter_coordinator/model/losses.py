@@ -77,9 +77,7 @@ def _planned(job: Job) -> Waste:
     load = planning.load_of(job)
     write_s = 0.0 if job.terms.synchronous else load.write_s
     restart_s = restarts.restart_s(job)
-    return formulas.waste(
-        job.plan.interval_s, load.cost_s, load.mtbf_s, write_s=write_s, restart_s=restart_s
-    )
+    return formulas.waste(job.plan.interval_s, load.cost_s, load.mtbf_s, write_s=write_s, restart_s=restart_s)
 
 
 def _sharing(job: Job) -> SharingJob:

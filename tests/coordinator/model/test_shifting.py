@@ -22,7 +22,16 @@ DURATIONS = {
     Lease: {"throttled_s", "blocked_s", "busy_s"},
     Evidence: {"mtbf_s", "write_s", "at_work_s", "lead_s"},
     Belief: {"site_s"},
-    History: {"step_s", "believed_restart_s", "down_s", "load_s", "warm_up_s", "startup_s", "queued_s", "unheard_s"},
+    History: {
+        "step_s",
+        "believed_restart_s",
+        "down_s",
+        "load_s",
+        "warm_up_s",
+        "startup_s",
+        "queued_s",
+        "unheard_s",
+    },
 }
 NOT_STORED = {"wake_s"}
 
