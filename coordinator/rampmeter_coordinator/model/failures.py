@@ -2,7 +2,9 @@
 
 Failures per GPU-hour have a Gamma prior, one failure in 50,000 GPU-hours, pooled over the jobs: after k failures in t
 GPU-hours M = (50,000 + t) / ((1 + k) n) hours for a job of n GPUs (`core.interval.mtbf`). A job that gives its own M is
-its own prior, with its own k and t; once the pool has seen enough to doubt it, the shorter of both is believed.
+its own prior, with its own k and t, and weighs as much as three failures: with the weight of one, chance alone cost a
+simulated fleet whose jobs gave their M exactly .01 % of its GPU time. Once the pool has seen enough to doubt a word far
+above its rate, a multiple of what the pool shows is the most that is believed.
 
 Old evidence fades, so that a bad week shows. No job counts for more than three failures, nor for the GPU-hours of more
 than three: what it has more of both is scaled down together, so that a job that fails all the time does not make the
@@ -27,8 +29,14 @@ HALF_LIFE_S = 14 * 86_400.0
 MOST_FAILURES = 3.0
 """Of one job, in the sums of the pool, at any time."""
 
+WEIGHT_OF_WORD = 3.0
+"""What a user says of M is worth so many failures."""
+
 ENOUGH_TO_DOUBT = 3.0
-"""From so many failures on the pool's rate is held against what a user believes."""
+"""From so many failures on the pool's rate is held against what a user believes ..."""
+
+MOST_ABOVE_POOL = 4.0
+"""... and a job is believed to be so many times as sturdy as the others at most."""
 
 SITE_PRIOR_S = 30 * 86_400.0
 
@@ -60,8 +68,9 @@ def mtbf_s(job: Job) -> float:
         return pooled_s
     own_s = job.mtbf_s
     if history is not None:
-        own_s = (own_s + history.gpu_hours * 3600.0 / job.num_gpus) / (1.0 + history.num_failures)
-    return min(own_s, pooled_s) if belief.num_failures >= ENOUGH_TO_DOUBT else own_s
+        ran_s = history.gpu_hours * 3600.0 / job.num_gpus
+        own_s = (WEIGHT_OF_WORD * own_s + ran_s) / (WEIGHT_OF_WORD + history.num_failures)
+    return min(own_s, MOST_ABOVE_POOL * pooled_s) if belief.num_failures >= ENOUGH_TO_DOUBT else own_s
 
 
 class Event(Struct, omit_defaults=True, kw_only=True):
