@@ -28,6 +28,7 @@ class JobSpec:
     cpu_bytes_per_s     what its CPUs can hash at most: not told
     eps                 what a flush costs training, as a share of the time that its bytes take alone: a writer that
                         sleeps in its bucket disturbs nobody
+    interval_max_s      the user wishes to save at least this often; None = no wish
     share_preempted     how many of its saves are the last of an attempt: urgent, with a deadline
     """
 
@@ -42,6 +43,7 @@ class JobSpec:
     pipe_bytes_per_s: int | None = None
     cpu_bytes_per_s: float = math.inf
     eps: float = 0.0
+    interval_max_s: float | None = None
     share_preempted: float = 0.0
 
     def alone_s(self, budget_bytes_per_s: float) -> float:

@@ -70,6 +70,7 @@ def _register(attempt: "Attempt") -> Register:
         stall_s=spec.stall_s,
         mtbf_s=None if spec.mtbf_s == float("inf") else spec.mtbf_s,
         restart_s=spec.restart_s,
+        interval_max_s=spec.interval_max_s,
         safe_bytes_per_s=plan.safe_bytes_per_s if plan else 0,
     )
 
