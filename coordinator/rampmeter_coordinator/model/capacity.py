@@ -1,9 +1,9 @@
 """How much of a pool may be granted in sum, learned from what storage does to its writers. Never above the ceiling.
 
 Storage is slow when writers spend their time in write and sync and still get much less than they could use. Then the
-cap falls to little more than what they achieve. It rises in steps that double while they get what they could use, and
-drifts up while nothing can be learned: it is never stuck. One slow writer is no slow storage: its own maximum is
-lowered and the rest is for others. Decides nothing about who writes; must never take a hung, CPU-bound or half
+cap falls to little more than what they achieve. It rises in steps that double with the time in which they get what is
+due, and drifts up while nothing can be learned: it is never stuck. One slow writer is no slow storage: its own maximum
+is lowered and the rest is for others. Decides nothing about who writes; must never take a hung, CPU-bound or half
 reported writer for slow storage.
 """
 
@@ -58,7 +58,7 @@ class Capacity:
         "_fell_s",
         "_flows",
         "_habits",
-        "_num_probes",
+        "_num_quiet",
         "_silent_bytes_per_s",
         "_tick_s",
         "cap_bytes_per_s",
@@ -74,7 +74,7 @@ class Capacity:
         self._before_bytes_per_s = ceiling_bytes_per_s
         self._asked_s = self._fell_s = -math.inf
         self._tick_s: float | None = None
-        self._num_probes = 0
+        self._num_quiet = 0
         self._silent_bytes_per_s = 0
 
     # -- what writers say --------------------------------------------------------------------------------------
@@ -149,26 +149,41 @@ class Capacity:
         achieved = self._silent_bytes_per_s + ABOVE_ACHIEVED * self._flows.witnessed_bytes_per_s
         lowest = max(self._floor, int(LARGEST_FALL * self._before_bytes_per_s))
         self.cap_bytes_per_s = min(self._before_bytes_per_s, max(lowest, int(achieved)))
-        self._tick_s, self._num_probes, self._fell_s = now_s + HOLD_S, 0, now_s
+        self._tick_s, self._num_quiet, self._fell_s = now_s + HOLD_S, 0, now_s
 
     def _rise(self, num_ticks: int, used_bytes_per_s: int, now_s: float) -> None:
-        achieved = self._flows.achieved(now_s)
-        if used_bytes_per_s >= FULL_SHARE * self.cap_bytes_per_s and self._flows.show_room(now_s):
-            wanted = self.cap_bytes_per_s * (1.0 + self._next_step())
+        shows_room, step = self._flows.show_room(now_s), self._step
+        self._num_quiet += shows_room
+        if shows_room and used_bytes_per_s >= FULL_SHARE * self.cap_bytes_per_s:
+            wanted = self.cap_bytes_per_s * (1.0 + step)
         elif self._flows.stand_still(now_s):
             wanted = 0.0
         else:
-            wanted = self.cap_bytes_per_s * DRIFT_PER_TICK**num_ticks
-            if achieved:
-                wanted = min(wanted, self._silent_bytes_per_s + ABOVE_UNTESTED * achieved)
+            most = self._most_untested(used_bytes_per_s if shows_room else 0, now_s)
+            wanted = min(most, self.cap_bytes_per_s * DRIFT_PER_TICK**num_ticks)
         raised = max(self.cap_bytes_per_s, math.ceil(wanted))
         self.cap_bytes_per_s = min(self.ceiling_bytes_per_s, raised)
         if self.cap_bytes_per_s == self.ceiling_bytes_per_s:
             self._tick_s = None
 
-    def _next_step(self) -> float:
-        doublings = int(self._num_probes * TICK_S / HOLD_S)
-        self._num_probes += 1
+    def _most_untested(self, used_bytes_per_s: int, now_s: float) -> float:
+        """How far the cap may drift: above what writers get, and above what they were granted where they get that.
+
+        What they get is less than their grants by their lead-ins. One whose grant leaves too little of the cap for
+        another to start would hold it down for ever.
+        """
+        achieved = self._flows.achieved(now_s)
+        if not achieved:
+            return math.inf
+        return max(self._silent_bytes_per_s + ABOVE_UNTESTED * achieved, ABOVE_UNTESTED * used_bytes_per_s)
+
+    @property
+    def _step(self) -> float:
+        """Of the next probe. It doubles with each 15 s in which writers got what they were due, used or not.
+
+        Time in which nobody wrote earns nothing.
+        """
+        doublings = int(self._num_quiet * TICK_S / HOLD_S)
         return min(LARGEST_STEP, FIRST_STEP * 2.0**doublings)
 
     @property

@@ -177,6 +177,36 @@ def test_probing_doubles_its_step_and_reaches_the_ceiling_within_90_seconds() ->
     assert len(caps) * RENEWAL_S <= 90.0
 
 
+def test_a_step_doubles_also_while_the_cap_is_not_in_use() -> None:
+    """By time: two thirds in use for 30 s, all of them quiet; the next probe is of 8 %."""
+    pool = fallen("a", "b")
+    cap = pool.capacity.cap_bytes_per_s
+    fine = report(cap // 3, cap // 3, throttled=0.3)
+    assert pool.rounds(8, a=fine, b=fine) == cap
+    full = report(cap // 2, cap // 2, throttled=0.3)
+    assert pool.round(a=full, b=full) == pytest.approx(1.08 * cap, rel=0.001)
+
+
+def test_time_in_which_nobody_writes_earns_no_larger_step() -> None:
+    """Nothing was learned in it."""
+    pool = fallen("a", "b")
+    pool.rounds(20)
+    cap = pool.capacity.cap_bytes_per_s
+    full = report(cap // 2, cap // 2, throttled=0.3)
+    assert pool.round(a=full, b=full) == pytest.approx(1.02 * cap, rel=0.001)
+
+
+def test_one_who_leaves_too_little_for_another_does_not_hold_the_cap_down() -> None:
+    """It gets all of its 0.91 of the cap, but for its lead-ins; the cap drifts until the rest is worth a start."""
+    pool = fallen("a", "b")
+    cap = pool.capacity.cap_bytes_per_s
+    granted = int(0.91 * cap)
+    for _ in range(40):
+        pool.now_s += 0.5
+        last = pool.save("a", report(granted, granted, throttled=0.1, time_s=4.0))
+    assert last >= 1.17 * granted
+
+
 def test_saves_too_short_for_a_renewal_are_probed_for_too() -> None:
     """One at a time: at no tick has whoever writes reported; what the one before got is the newest that is known."""
     pool = fallen("a", "b")
