@@ -196,14 +196,14 @@ def test_time_in_which_nobody_writes_earns_no_larger_step() -> None:
     assert pool.round(a=full, b=full) == pytest.approx(1.02 * cap, rel=0.001)
 
 
-def test_one_who_leaves_too_little_for_another_does_not_hold_the_cap_down() -> None:
-    """It gets all of its 0.91 of the cap, but for its lead-ins; the cap drifts until the rest is worth a start."""
+def test_those_who_leave_too_little_for_another_do_not_hold_the_cap_down() -> None:
+    """They get all of their 0.91 of the cap, but for lead-ins; the cap drifts until the rest is worth a start."""
     pool = fallen("a", "b")
     cap = pool.capacity.cap_bytes_per_s
     granted = int(0.91 * cap)
-    for _ in range(40):
-        pool.now_s += 0.5
-        last = pool.save("a", report(granted, granted, throttled=0.1, time_s=4.0))
+    for number in range(60):
+        pool.now_s += 0.8
+        last = pool.save("ab"[number % 2], report(granted, granted, throttled=0.1, time_s=4.0))
     assert last >= 1.17 * granted
 
 
