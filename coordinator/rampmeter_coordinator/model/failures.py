@@ -2,7 +2,7 @@
 
 Failures per GPU-hour have a Gamma prior, one failure in 50,000 GPU-hours, pooled over the jobs: after k failures in t
 GPU-hours M = (50,000 + t) / ((1 + k) n) hours for a job of n GPUs (`core.interval.mtbf`). A job that gives its own M is
-its own prior, with its own k and t, and weighs as much as three failures: with the weight of one, chance alone cost a
+its own prior, with its own k and t, and weighs as much as five failures: with the weight of one, chance alone cost a
 simulated fleet whose jobs gave their M exactly .01 % of its GPU time. Once the pool has seen enough to doubt a word far
 above its rate, a multiple of what the pool shows is the most that is believed.
 
@@ -29,7 +29,7 @@ HALF_LIFE_S = 14 * 86_400.0
 MOST_FAILURES = 3.0
 """Of one job, in the sums of the pool, at any time."""
 
-WEIGHT_OF_WORD = 3.0
+WEIGHT_OF_WORD = 5.0
 """What a user says of M is worth so many failures."""
 
 ENOUGH_TO_DOUBT = 3.0

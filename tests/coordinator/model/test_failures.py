@@ -182,11 +182,11 @@ def test_sums_are_what_the_jobs_have_in_them() -> None:
 
 
 def test_a_job_that_gives_m_learns_from_its_own_failures() -> None:
-    """9 h, then 18 h of running without one, then two failures: (3 x 9 + 18) / (3 + k)."""
+    """9 h, then 18 h of running without one, then two failures: (5 x 9 + 18) / (5 + k)."""
     one = job(mtbf_s=9 * HOUR)
     assert mtbf_s(one) == 9 * HOUR
     one.history.gpu_hours = 18.0 * 256
-    assert mtbf_s(one) == pytest.approx(15 * HOUR)
+    assert mtbf_s(one) == pytest.approx(12.6 * HOUR)
     one.history.num_failures = 2.0
     assert mtbf_s(one) == pytest.approx(9 * HOUR)
 
