@@ -39,6 +39,11 @@ def grace_raises(patch: Patch) -> None:
     patch.setattr(Rates, "offerable", naive)
 
 
+def grace_believes_its_memory(patch: Patch) -> None:
+    """What is remembered of a lease is what it is, also where commits were lost."""
+    patch.setattr(holding.Holding, "hold_no_more", lambda self, lease, request: None)
+
+
 def grace_arms_nobody(patch: Patch) -> None:
     """In grace waiters wait: the lead-in begins after it."""
     serve = Queueing.serve

@@ -120,6 +120,10 @@ IN_TEST = [
     ),
     InTest(reading=wrong.safe_rates_never_end, test="test_rule_9_safe_rates_end"),
     InTest(
+        reading=restarts.grace_believes_its_memory,
+        test="test_rule_6_grace_raises_nobody_to_what_lost_commits_had_lowered",
+    ),
+    InTest(
         reading=restarts.grace_arms_nobody,
         test="test_rule_15_waiters_are_armed_in_grace",
         fails_with=AttributeError,

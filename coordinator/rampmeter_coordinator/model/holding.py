@@ -78,6 +78,15 @@ class Holding:
         self._state.hold(job)
         self._state.note_rate(job, lease, request.held_bytes_per_s, now_s)
 
+    @staticmethod
+    def hold_no_more(lease: Lease, request: Renew) -> None:
+        """Grace after lost commits: one of them may have lowered the lease, and another raised somebody else for it.
+
+        What the holder tells is what it has, so that is no raise either: what is remembered may be one.
+        """
+        for offer in lease.offers:
+            offer.bytes_per_s = min(offer.bytes_per_s, request.held_bytes_per_s)
+
     def answer_with_rate(self, job: Job, held: Held, now_s: float) -> None:
         """A ready lease hears its rate: at once where that moves nobody else, or as all are told what moved."""
         assert job.lease is not None

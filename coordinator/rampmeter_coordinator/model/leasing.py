@@ -99,6 +99,8 @@ class Leasing:
         elif job.lease is None or job.lease.fence != request.fence:
             self._answering.gone(job, request.seq, now_s, now_s)
             return
+        elif self._state.in_grace:
+            self._holding.hold_no_more(job.lease, request)
         assert job.lease is not None
         rate = reporting.rate_since_last(job.lease)
         self.learn(job, job.lease, request, now_s)

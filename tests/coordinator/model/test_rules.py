@@ -5,6 +5,7 @@ import pytest
 from rampmeter.core.leaseclock import LeaseClock
 from rampmeter.core.messages import (
     MARGIN_S,
+    Fence,
     Gone,
     GoneReason,
     Grant,
@@ -140,6 +141,25 @@ def test_rule_6_grace_serves_holders_and_raises_nobody() -> None:
     a.renew(T + 30, held=95)
     desk.tick(T + 31)
     assert a.hear().bytes_per_s > 95
+
+
+def test_rule_6_grace_raises_nobody_to_what_lost_commits_had_lowered() -> None:
+    """The store is back where the first had all; by then it was lowered, and a second, in no store, had the rest."""
+    desk = Desk()
+    a = desk.writer(1, T)
+    desk.restart(grace_until_s=T + 31)
+    a.register(T + 2)
+    a.renew(T + 2, held=300)
+    desk.tick(T + 7)
+    assert a.hear().bytes_per_s == 300
+    a.renew(T + 8, held=300)
+    assert desk.counted(T + 8) == 300
+    b = desk.job(2)
+    b.register(T + 9)
+    b.renew(T + 9, held=700, fence=Fence(epoch=1, counter=2))
+    desk.tick(T + 14)
+    assert (a.hear().bytes_per_s, b.hear().bytes_per_s) == (300, 700)
+    assert desk.counted(T + 14) == 1000
 
 
 def test_rule_6_grace_raises_no_safe_rate() -> None:
