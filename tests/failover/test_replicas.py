@@ -1,5 +1,6 @@
 """Two `rampmeter serve` over one Redis: the standby speaks for the leader, and takes its place when it stops."""
 
+import contextlib
 import signal
 import socket
 import threading
@@ -20,8 +21,21 @@ pytestmark = [pytest.mark.system, pytest.mark.debian("redis-server")]
 @pytest.fixture
 def pair(tmp_path):
     """(deployment, leader, standby), both serving."""
-    (tmp_path / "redis").mkdir()
-    with redis_server(tmp_path / "redis") as url, replicas(tmp_path, url, count=2) as deployment:
+    with _pair_in(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def lasting_pair(tmp_path_factory):
+    """The same for tests that stop nobody and leave nothing that another of them reads."""
+    with _pair_in(tmp_path_factory.mktemp("lasting")) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def _pair_in(directory):
+    (directory / "redis").mkdir()
+    with redis_server(directory / "redis") as url, replicas(directory, url, count=2) as deployment:
         leader = deployment.leader()
         (standby,) = (member for member in deployment.members if member is not leader)
         yield deployment, leader, standby
@@ -59,9 +73,9 @@ class Held(threading.Thread):
             self.response = self._job.send(client, self._request)
 
 
-def test_a_standby_answers_as_the_leader_does(pair):
+def test_a_standby_answers_as_the_leader_does(lasting_pair):
     """Reads, answers and problems come back with the same status, body, type and Retry-After."""
-    _, leader, standby = pair
+    _, leader, standby = lasting_pair
     with leader.client() as there, standby.client() as here:
         job = HttpJob()
         request = job.register()
@@ -78,10 +92,10 @@ def test_a_standby_answers_as_the_leader_does(pair):
         assert here.get("/v1/pools/default/jobs").json()["num_jobs"] == 1
 
 
-def test_health_and_figures_are_those_of_the_process(pair):
+def test_health_and_figures_are_those_of_the_process(lasting_pair):
     """Both are alive and ready, one leads, and only that one speaks of pools to Prometheus."""
-    _, leader, standby = pair
-    for member in pair[1:]:
+    _, leader, standby = lasting_pair
+    for member in (leader, standby):
         with member.client() as client:
             assert client.get("/livez").status_code == 200
             assert client.get("/readyz").status_code == 200
@@ -112,9 +126,9 @@ def test_a_held_request_waits_through_the_standby(pair):
         assert held.response.json()["answer"] == "grant"
 
 
-def test_a_forwarded_request_is_not_forwarded_again(pair):
+def test_a_forwarded_request_is_not_forwarded_again(lasting_pair):
     """Two that take each other for the leader do not send a request round and round."""
-    _, _, standby = pair
+    _, _, standby = lasting_pair
     with standby.client(headers={"Rampmeter-Forwarded": "1"}) as client:
         refused = client.get("/v1/pools/default")
     assert (refused.status_code, refused.json()["reason"]) == (503, "no_leader")

@@ -26,6 +26,11 @@ class Coordinator:
 
     def start(self) -> None:
         """Start the process and wait until it answers."""
+        self.launch()
+        self.wait_until_ready()
+
+    def launch(self) -> None:
+        """Start the process; whoever starts several need not wait for one after the other."""
         self._ready_file.unlink(missing_ok=True)
         command = [
             PROGRAMS / "rampmeter",
@@ -43,6 +48,9 @@ class Coordinator:
                 stderr=log,
                 env=without_settings(),
             )
+
+    def wait_until_ready(self) -> None:
+        """Return when it answers, and know its URL."""
         wait_for(lambda: self._ready_file.exists() or self.process.poll() is not None, what="the coordinator")
         assert self._ready_file.exists(), self.log()
         self.url = self._ready_file.read_text().strip()

@@ -27,7 +27,9 @@ class Replicas:
     def start(self) -> None:
         """Start all and wait until one leads and the others know it."""
         for member in self.members:
-            member.start()
+            member.launch()
+        for member in self.members:
+            member.wait_until_ready()
         self.wait_until_served()
 
     def wait_until_served(self) -> None:
