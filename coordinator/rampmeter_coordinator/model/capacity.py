@@ -28,7 +28,6 @@ ABOVE_ACHIEVED = 1.02
 
 HOLD_S = 15.0
 """After a slow report nothing is raised for this long; a probing step doubles after as long without one."""
-
 ASK_AGAIN_S = 6.0
 """Where one writer is slow all others are asked to report at once, at most this often."""
 
@@ -36,6 +35,9 @@ SETTLING_S = 3.0
 """For so long after a fall everybody is asked again soon: the reports that made it were of a time before, too."""
 
 TICK_S = 5.0
+HELD_TICKS = int(HOLD_S / TICK_S) - 1
+"""They pass in the hold: the first probe ends 15 s without a slow report, as any later one does."""
+
 FIRST_STEP = 0.02
 LARGEST_STEP = 0.25
 
@@ -149,13 +151,13 @@ class Capacity:
         achieved = self._silent_bytes_per_s + ABOVE_ACHIEVED * self._flows.witnessed_bytes_per_s
         lowest = max(self._floor, int(LARGEST_FALL * self._before_bytes_per_s))
         self.cap_bytes_per_s = min(self._before_bytes_per_s, max(lowest, int(achieved)))
-        self._tick_s, self._num_quiet, self._fell_s = now_s + HOLD_S, 0, now_s
+        self._tick_s, self._num_quiet, self._fell_s = now_s + HOLD_S, HELD_TICKS, now_s
 
     def _rise(self, num_ticks: int, used_bytes_per_s: int, now_s: float) -> None:
-        shows_room, step = self._flows.show_room(now_s), self._step
+        shows_room = self._flows.show_room(now_s)
         self._num_quiet += shows_room
         if shows_room and used_bytes_per_s >= FULL_SHARE * self.cap_bytes_per_s:
-            wanted = self.cap_bytes_per_s * (1.0 + step)
+            wanted = self.cap_bytes_per_s * (1.0 + self._step)
         elif self._flows.stand_still(now_s):
             wanted = 0.0
         else:
@@ -179,9 +181,9 @@ class Capacity:
 
     @property
     def _step(self) -> float:
-        """Of the next probe. It doubles with each 15 s in which writers got what they were due, used or not.
+        """Of this probe. It doubles with each 15 s in which writers got what they were due, used or not.
 
-        Time in which nobody wrote earns nothing.
+        After the hold, time in which nobody wrote earns nothing.
         """
         doublings = int(self._num_quiet * TICK_S / HOLD_S)
         return min(LARGEST_STEP, FIRST_STEP * 2.0**doublings)

@@ -209,12 +209,15 @@ class Flows:
         return granted, rate * own.share_before(flow.at_s) if flow.departed else rate
 
     def refine(self, uid: str, now_s: float) -> bool:
-        """The newest report, this writer's, speaks mostly of those grants: it takes the place of the older one."""
+        """The newest report, this writer's, speaks mostly of those grants: it takes the place of the older one.
+
+        What it got of a smaller grant is the least that it would have got of the larger one.
+        """
         sample = self._flows[uid].sample
         if sample is None or now_s > self._found_slow_s + ROUND_S or sample.middle_s >= self._found_slow_s:
             return False
-        granted, _ = self._witnesses.get(uid, (0, 0.0))
-        if sample.report.bytes_per_s < granted:
+        granted, believed = self._witnesses.get(uid, (0, 0.0))
+        if sample.report.bytes_per_s < granted and sample.rate_bytes_per_s <= believed:
             return False
         self._witnesses[uid] = (sample.report.bytes_per_s, sample.rate_bytes_per_s)
         return True

@@ -47,6 +47,15 @@ def test_a_report_of_a_smaller_grant_refines_nothing(pool: Pool) -> None:
     assert pool.capacity.cap_bytes_per_s == cap
 
 
+def test_what_a_writer_got_of_a_smaller_grant_is_the_least_that_it_got(pool: Pool) -> None:
+    """It was raised while it wrote, so that its report is of a little less than its grant, and storage gave it all."""
+    pool.known(a=600_000, b=400_000)
+    pool.capacity.reported("a", report(600_000, 240_000), pool.now_s + RENEWAL_S)
+    assert pool.capacity.cap_bytes_per_s == pytest.approx(1.02 * 0.4 * CEILING, rel=0.01)
+    pool.capacity.reported("b", report(390_000, 390_000, time_s=5.1), pool.now_s + RENEWAL_S + 0.1)
+    assert pool.capacity.cap_bytes_per_s == pytest.approx(1.02 * (240_000 + 390_000), rel=0.01)
+
+
 def test_a_report_of_the_time_before_a_finding_finds_nothing_more(pool: Pool) -> None:
     """It was granted more than there is now, and gets less of it: that is known already."""
     pool.known("a", "b", granted=CEILING // 2)
