@@ -84,11 +84,6 @@ class Watch:
         seen = pairwise(self.between(begin, end))
         return sum(b.at_s - a.at_s for a, b in seen if b.written_bytes > a.written_bytes)
 
-    def steady_s(self) -> float:
-        """How long ago what may be granted was lowered last."""
-        falls = [b.at_s for a, b in pairwise(self.moments) if b.budget_bytes_per_s < a.budget_bytes_per_s]
-        return self.moments[-1].at_s - (falls[-1] if falls else self.moments[0].at_s)
-
 
 def _get(url: str) -> Any:
     return httpx.get(url, timeout=30).raise_for_status().json()
