@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from rampmeter.core import interval
@@ -37,6 +37,11 @@ def loads(*, free: bool = False) -> st.SearchStrategy[Load]:
     )
 
 
+NO_PRICE_FITS = Load(
+    num_bytes=10**6, num_gpus=78_450, cost_s=1.0, mtbf_s=1030.0, write_s=0.0, minimum_s=8103.0, wish_s=None
+)
+"""Two days between saves of a megabyte, of a job that fails every 17 minutes: more than the highest price."""
+
 pools = st.lists(loads(), min_size=1, max_size=12)
 shares = st.sampled_from([2.0, 1.0, 0.99, 0.7, 0.3, 0.05])
 factors = st.sampled_from([1.001, 1.1, 3.0, 100.0])
@@ -57,12 +62,13 @@ def free_demand(pool: list[Load]) -> float:
 
 
 @given(pools, shares, factors)
+@example([NO_PRICE_FITS], 0.05, 3.0)
 @check
 def test_more_storage_lengthens_no_interval(pool: list[Load], share: float, factor: float) -> None:
-    """And what all ask fits, whatever bounds and wishes they have."""
+    """And what all ask fits, whatever bounds and wishes they have, where any price fits it."""
     budget = share * free_demand(pool)
     price = solve(Asked.of(pool), budget)
-    assert interval.demand(pool, price) <= budget * (1 + 1e-6)
+    assert interval.demand(pool, price) <= budget * (1 + 1e-6) or price == interval.HIGHEST_PRICE
     less, more = intervals(pool, budget), intervals(pool, factor * budget)
     assert all(b <= a * (1 + ROUNDING) for a, b in zip(less, more, strict=True))
 
