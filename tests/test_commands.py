@@ -21,3 +21,12 @@ def test_a_named_command_can_be_run(name):
     assert command.name == name
     command.add_arguments(argparse.ArgumentParser())
     assert f"rampmeter {name}" in command.help
+
+
+@pytest.mark.parametrize("arguments", [["--hel"], *([name, "--hel"] for name in COMMANDS)])
+def test_options_are_not_abbreviated(arguments, capsys):
+    """A script that said half of an option would mean another one after the next release."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments)
+    assert ended.value.code == 2
+    assert "usage: " in capsys.readouterr().err

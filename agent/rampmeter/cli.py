@@ -58,6 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             prog=f"rampmeter {command.name}",
             description=command.help,
             formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,  # a short form that works today is another option, or none, once one is added
         )
         command.add_arguments(parser)
         return command.run(parser.parse_args(arguments[1:]))
@@ -84,6 +85,7 @@ def _without_command(arguments: Sequence[str], commands: Mapping[str, EntryPoint
         description="A ramp meter for training checkpoints: spreads, paces and times the checkpoints of all jobs that "
         "share a storage system.",
         epilog="`rampmeter COMMAND --help` explains a command.",
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"rampmeter {version('rampmeter')}")
     parser.add_argument("command", metavar="COMMAND", choices=sorted(commands), help=names)
