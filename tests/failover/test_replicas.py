@@ -186,7 +186,11 @@ def test_requests_that_come_while_nobody_leads_wait_for_the_new_leader(pair):
 
 
 def test_without_a_store_nobody_leads(tmp_path):
-    """When Redis is gone for longer than a lease, every replica says 503 no_leader with a time to come back."""
+    """When Redis is gone for longer than a lease, every replica says 503 no_leader with a time to come back.
+
+    When it is back and has lost all, nothing is said in a pool before its grace: whoever leads, also who led before and
+    found it back before it had stepped down, learns of the loss with its next commit.
+    """
     (tmp_path / "redis").mkdir()
     deployment = Replicas(tmp_path, f"unix://{tmp_path}/redis/redis.sock", count=2)
     members = deployment.members
@@ -205,7 +209,10 @@ def test_without_a_store_nobody_leads(tmp_path):
                 assert client.get("/livez").status_code == 200
         with redis_server(tmp_path / "redis"):
             deployment.wait_until_served()
+            job = HttpJob()
+            request = job.register()
             with members[0].client() as client:
+                wait_for(lambda: job.send(client, request).status_code == 200, what="a request to be kept")
                 assert client.get("/v1/pools/default").json()["in_grace"]
     finally:
         for member in deployment.running():
