@@ -4,6 +4,7 @@ The jobs are made by a ledger without a store and then kept in one, so that a co
 after a restart of its process.
 """
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -120,13 +121,14 @@ Said = tuple[Request, bytes]
 """A request, and the body that it was decoded from."""
 
 
-class Speaker:
+class Speaker(ABC):
     """Says one thing after the other, each after the answer to the one before."""
 
+    @abstractmethod
     def next(self) -> Said:
         """What to say now."""
-        raise NotImplementedError
 
+    @abstractmethod
     def heard(self, answer: AnyAnswer) -> None:
         """The answer to it."""
 
@@ -144,6 +146,9 @@ class Beating(Speaker):
 
     def next(self) -> Said:
         return self._ready.popleft() if self._ready else next(self._worded)
+
+    def heard(self, answer: AnyAnswer) -> None:  # noqa: ARG002
+        """Nothing follows from it."""
 
     @staticmethod
     def _all(numbers: range) -> Iterator[Said]:

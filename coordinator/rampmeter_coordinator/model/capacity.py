@@ -28,6 +28,7 @@ ABOVE_ACHIEVED = 1.02
 
 HOLD_S = 15.0
 """After a slow report nothing is raised for this long; a probing step doubles after as long without one."""
+
 ASK_AGAIN_S = 6.0
 """Where one writer is slow all others are asked to report at once, at most this often."""
 
