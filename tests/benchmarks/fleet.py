@@ -147,7 +147,7 @@ class Beating(Speaker):
     def next(self) -> Said:
         return self._ready.popleft() if self._ready else next(self._worded)
 
-    def heard(self, answer: AnyAnswer) -> None:  # noqa: ARG002
+    def heard(self, answer: AnyAnswer) -> None:
         """Nothing follows from it."""
 
     @staticmethod
