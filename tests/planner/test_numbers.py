@@ -144,6 +144,14 @@ def test_what_is_kept(plan):
     assert sum(line["num_bytes"] for line in few) == near(32.34e12)
 
 
+def test_no_more_is_kept_than_is_written(plan):
+    """A run of 10 hours at 4.24 min: 141 checkpoints, whatever the wish."""
+    options = "--stall 1s --mtbf 9h --size 1TB --gpus 8 --run-hours 10"
+    everything, *kept = plan(f"{options} --keep 1000 --hot 900 --warm 150 --cold-every 1s")["retention"]
+    assert [line["num_checkpoints"] for line in (everything, *kept)] == [141] * 5
+    assert {line["num_bytes"] for line in kept} == {141 * 10**12}
+
+
 def test_hot_warm_and_cold(plan):
     """1.4 TB x (2 hot + 6 warm) = 11.2 TB, 60 cold ones = 84 TB."""
     options = (

@@ -66,7 +66,12 @@ ALONE = "--stall 1.5s --mtbf 9h"
         (f"{ALONE} --checkpoint-every 0s", "--checkpoint-every", "more than 0"),
         (f"{ALONE} --change restart", "--change", "NAME=VALUE"),
         (f"{ALONE} --change jobs=3", "--change", "NAME one of"),
-        (f"{ALONE} --change restart=slow", "--restart", "no duration"),
+        (
+            f"{ALONE} --change restart=slow",
+            "--change",
+            'with restart=slow: option --restart: "slow" is no duration',
+        ),
+        (f"{ALONE} --write 10s --size 1TB --bandwidth 1GB/s", "--write", "1 TB at 1 GB/s take 17 min"),
     ],
 )
 def test_a_wrong_call_names_the_option(refused, options, option, says):
@@ -86,6 +91,13 @@ def test_nothing_is_printed_beside_a_picture_that_cannot_be_written(refused, tmp
 def test_a_synchronous_write_is_counted_once(plan):
     """It is the stall; nothing is trained meanwhile that a failure could take."""
     assert plan("--write 4min --mtbf 9h")["waste"] == plan("--stall 4min --mtbf 9h")["waste"]
+
+
+def test_a_write_time_that_fits_but_for_rounding_is_taken(plan):
+    """1.4 TB at 93 GB/s are 15.05 s; 15 s contradict nothing, and a longer write may wait for something else."""
+    moved = f"{ALONE} --size 1.4TB --bandwidth 93GB/s --write"
+    assert plan(f"{moved} 15s")["write_s"] == 15.0
+    assert plan(f"{moved} 60s")["write_s"] == 60.0
 
 
 def test_figures_may_begin_with_the_point(plan):
@@ -180,6 +192,8 @@ def test_any_figures_give_a_finite_answer(say, seed):
     draw = random.Random(seed)
     picked = {*NEEDED, *(name for name in ANY if draw.random() < 0.5)}
     picked |= {TOGETHER[name] for name in picked if name in TOGETHER}
+    if "--write" in picked:
+        picked -= {"--bandwidth"}  # two figures of one thing may contradict each other
     options = " ".join(f"{name} {draw.choice(ANY[name])}" for name in sorted(picked))
     for ending in ("--strategies --sweep", "--strategies --sweep --json"):
         text = say(f"{options} --gpus 8 {ending}")

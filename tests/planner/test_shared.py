@@ -62,3 +62,16 @@ def test_one_job_is_not_slowed_by_others(plan):
     )["shared"]
     assert together["price"] == 0.0
     assert together["random_phases"]["waste_total"] == pytest.approx(together["waste_with_write"], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("num_jobs", "capacity", "longest_s"),
+    [(2, "8GB/s", 350.0), (60, "200GB/s", 420.0), (200, "200GB/s", 1_400.0)],
+)
+def test_starts_at_random_are_never_worse_than_all_at_once(plan, num_jobs, capacity, longest_s):
+    """At worst all the others write all the time: each write then takes what one after a common start takes."""
+    together = plan(
+        f"--stall 1.5s --size 1.4TB --mtbf 9h --gpus 256 --jobs {num_jobs} --capacity {capacity}"
+    )["shared"]
+    assert together["aligned"]["write_s"] == pytest.approx(longest_s)
+    assert together["random_phases"] == together["aligned"]

@@ -47,6 +47,51 @@ def test_a_run_that_loses_more_than_all_is_called_so(say, plan):
     assert found["changes"][0]["goodput"] > 0.0
 
 
+def test_a_loss_without_restarts_says_so_at_once(say):
+    """Who gives no restart time must not take the loss for all of it."""
+    bare = "--stall 1.5s --mtbf 9h"
+    assert "99.0 % is useful; restarts are not counted." in flat(say(bare))
+    assert "98.1 % is useful. Why:" in flat(say(f"{bare} --restart 5min"))
+
+
+def test_the_best_of_what_was_asked_beside_is_part_of_the_answer(say):
+    """The best way to write and the best change, if they are better than the plan."""
+    asked = "--stall 4min --mtbf 9h --restart 14min"
+    text = flat(say(f"{asked} --strategies --change restart=10min --change stall=1min")).split(" Why: ")[0]
+    assert text.endswith(
+        "Written sharded + asynchronous, 3.6 % would be lost. With stall=1min, 8.7 % would be lost."
+    )
+    text = flat(say(f"{asked} --change checkpoint-every=10min --change stall=5min")).split(" Why: ")[0]
+    assert text.endswith("85.2 % is useful.")
+
+
+def test_what_is_not_quite_nothing_or_all_is_not_shown_as_if_it_were(say):
+    """A failure in ten years."""
+    text = flat(say("--stall 1s --mtbf 3650d --gpus 8 --sweep"))
+    assert text.startswith("Checkpoint every 6.98 h: < 0.1 % of the run is lost, > 99.9 % is useful;")
+    assert "writing checkpoints < 0.01 % 50 %" in text
+    assert "restarting 0.00 % 0 %" in text
+
+
+def test_booked_hours_are_called_booked(say):
+    """They are no average."""
+    assert "wall clock, booked 720.0 h" in flat(say("--stall 1s --mtbf 9h --gpus 8 --wall-hours 720"))
+
+
+def test_ways_to_write_without_hours_have_no_empty_column(say):
+    """What is lost of the run in hours or money needs its length."""
+    bare = "--stall 1s --mtbf 9h --gpus 8 --price-per-gpu-hour 2 --strategies"
+    assert "stall interval lost useful room" in flat(say(bare))
+    assert "stall interval lost useful lost $ room" in flat(say(f"{bare} --run-hours 9"))
+
+
+def test_gpus_that_wait_for_capacity_are_paid_for_and_it_is_said(say):
+    """Who gives them back meanwhile pays less."""
+    bill = "--stall 1s --mtbf 9h --restart 5min --gpus 8 --price-per-gpu-hour 2 --run-hours 9"
+    assert "GPUs are paid for while the job waits" in flat(say(f"{bill} --wait 5min"))
+    assert "while the job waits" not in flat(say(bill))
+
+
 def test_a_run_that_hardly_gets_on_on_spot_still_ends_on_demand(say, plan):
     """Spot loses, and nothing is divided by its goodput of 0."""
     options = (
@@ -160,6 +205,36 @@ def test_an_asynchronous_write_that_is_too_long_is_held_back(say, plan):
     assert "held" in say(options)
 
 
+MANY = "--stall 1.5s --size 1.4TB --mtbf 9h --gpus 256 --jobs 200"
+
+
+def test_a_storage_that_is_too_small_for_its_jobs_is_called_so(say):
+    """No interval of four days and no loss of 540 % as if that were an answer."""
+    text = say(f"{MANY} --capacity 1GB/s")
+    assert "With 200 such jobs on 1 GB/s hardly one would get on: the storage is too small for them." in flat(
+        text
+    )
+    assert "a price of 345,679 GPU-seconds" in flat(text)
+    assert "coordination saves" not in text
+
+
+def test_what_coordination_saves_is_said_in_gpus_and_money(say):
+    """3.78 % of 200 x 256 GPUs, and of what they cost in 730 hours."""
+    text = flat(say(f"{MANY} --capacity 200GB/s"))
+    assert "when a write ends the next is due" in text
+    assert "saves 3.78 % of every run: 1,933 of their 51,200 GPUs. Here" in text
+    assert ": 1,933 of their 51,200 GPUs, $3,386,523 a month. Here" in flat(
+        say(f"{MANY} --capacity 200GB/s --price-per-gpu-hour 2.40")
+    )
+    assert "never stop writing" not in flat(say(f"{MANY} --capacity 2TB/s"))
+
+
+def test_a_bar_that_is_shorter_than_the_best_one_is_explained(say):
+    """Ten minutes of cost in an hour: the first-order formula and the exact optimum part."""
+    assert "another bar is shorter" in flat(say("--stall 10min --mtbf 60min --sweep"))
+    assert "another bar" not in flat(say("--stall 10min --mtbf 9h --sweep"))
+
+
 def test_where_nobody_waits_random_starts_are_as_good(say):
     """A storage that is far from busy needs no coordination, and the text does not pretend."""
     text = flat(say("--stall 1.5s --size 1GB --mtbf 9h --gpus 8 --jobs 2 --capacity 1TB/s"))
@@ -181,11 +256,15 @@ def test_the_command_imports_nothing_heavy():
     assert json.loads(done.stdout)["sweep"]
 
 
-def test_help_shows_an_example(capsys):
-    """A command that can be pasted."""
+def test_help_shows_examples_that_can_be_pasted(capsys, monkeypatch):
+    """Into a terminal of 80 columns."""
+    monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit) as caught:
         cli.main(["plan", "--help"])
     assert caught.value.code == 0
     said = capsys.readouterr().out
-    (example,) = [line for line in said.splitlines() if line.startswith("  rampmeter plan ")]
-    assert cli.main(shlex.split(example)[1:]) == 0
+    assert max(map(len, said.splitlines())) <= 80
+    examples = said.split("Examples:\n")[1].split("\n\n")[0].replace("\\\n", " ").splitlines()
+    assert len(examples) == 4
+    for example in examples:
+        assert cli.main(shlex.split(example)[1:]) == 0

@@ -11,7 +11,7 @@ _TIE = 1e-6
 """At the optimum writing and rework are equal; a difference of rounding decides nothing."""
 
 _AS_GOOD = 0.05
-"""A loss this little above the best one (relative) is no reason to change the interval."""
+"""A loss this little above another one (relative) is no reason to change anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,11 @@ class Answer:
     @property
     def near_best(self) -> bool:
         """Another interval would not be worth the change."""
-        return self.waste.total <= self.best_waste.total * (1.0 + _AS_GOOD)
+        return not self.worth_leaving_for(self.best_waste)
+
+    def worth_leaving_for(self, other: Waste) -> bool:
+        """The other loss is smaller by more than rounding and flat curves explain."""
+        return self.waste.total > other.total * (1.0 + _AS_GOOD)
 
     @property
     def dominant(self) -> str:

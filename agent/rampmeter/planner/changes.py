@@ -46,7 +46,10 @@ def _change(args: argparse.Namespace, text: str) -> Change:
             f'option --change: "{text}" must be NAME=VALUE, for example restart=2m, with NAME one of '
             f"{', '.join(CHANGEABLE)}"
         )
-    asked = read(_with(args, name, value))
+    try:
+        asked = read(_with(args, name, value))
+    except ConfigError as error:
+        raise ConfigError(f"option --change: with {text}: {error}") from error
     found = answer(asked.job)
     on_spot = answer(there(asked.job, asked.spot)) if asked.spot else None
     return Change(

@@ -5,11 +5,11 @@ from rampmeter.core.units import format_money, format_rate
 from rampmeter.planner.changes import Change
 from rampmeter.planner.findings import Findings, SpotRun
 from rampmeter.planner.job import Job
-from rampmeter.planner.money import duration
+from rampmeter.planner.money import HOURS_PER_MONTH, duration
 from rampmeter.planner.shared import USABLE_SHARE, Herd, Shared
 from rampmeter.planner.spot import Notice, Spot
 from rampmeter.planner.strategies import ASYNC_STALL, SHARDS, Strategy
-from rampmeter.planner.text import hours, paragraph, percent, span, table
+from rampmeter.planner.text import few, hours, paragraph, percent, span, table
 
 NO_FIGURE = "no figure"
 """Where the formula loses everything: a job that is down cannot fail, so something is done all the same."""
@@ -24,8 +24,8 @@ def strategy_table(findings: Findings) -> str:
     if not findings.strategies:
         return ""
     rows = [_strategy(findings, one) for one in findings.strategies]
-    wasted = "lost GPU-h" if findings.asked.run.price_per_gpu_hour is None else "lost $"
-    text = table("Ways to write it", ["stall", "interval", "lost", "useful", wasted, "room"], rows)
+    wasted = [] if findings.time is None else ["lost GPU-h" if findings.bill is None else "lost $"]
+    text = table("Ways to write it", ["stall", "interval", "lost", "useful", *wasted, "room"], rows)
     return f"{text}\n" + paragraph(
         _supposed(findings.asked.job),
         "Room: how often the background write fits into the interval (waits: training stands still for all of it). "
@@ -51,7 +51,7 @@ def _strategy(findings: Findings, one: Strategy) -> list[str]:
         span(one.found.interval_s),
         percent(one.found.waste.total, 2),
         percent(one.found.goodput, 2),
-        _lost_money(findings, one),
+        *([] if findings.time is None else [_lost_money(findings, one)]),
         room if one.ends_before_next else f"{room}, held",
     ]
 
@@ -199,6 +199,7 @@ def shared_table(findings: Findings) -> str:
     together, storage = findings.shared, findings.asked.storage
     if together is None or storage is None:
         return ""
+    num_gpus = storage.num_jobs * findings.asked.job.num_gpus
     title = f"{storage.num_jobs:,} such jobs on {format_rate(storage.capacity_bytes_per_s)}"
     rows = [
         [
@@ -214,20 +215,42 @@ def shared_table(findings: Findings) -> str:
         [
             table(title, ["interval", "a write takes", "lost"], rows),
             _asked(together, storage.capacity_bytes_per_s),
-            paragraph(_saved(together), "Here a snapshot counts as lost until its write has ended."),
+            paragraph(
+                _busy(together),
+                _saved(together, num_gpus, findings.asked.run.price_per_gpu_hour),
+                "Here a snapshot counts as lost until its write has ended.",
+            ),
         ]
     )
 
 
-def _saved(together: Shared) -> str:
-    saved = together.random_phases.waste_total - together.waste_with_write
+def _busy(together: Shared) -> str:
+    if not together.random_phases.never_rests:
+        return ""
+    return "Each for itself they never stop writing: when a write ends the next is due."
+
+
+def _saved(together: Shared, num_gpus: int, price_per_gpu_hour: float | None) -> str:
+    if together.waste_with_write >= 1.0:
+        return ""
+    saved = min(1.0, together.random_phases.waste_total) - together.waste_with_write
     if saved < _WORTH_SAYING:
         return "Starts at random are as good here, as long as they stay random."
-    return f"Against starts at random coordination saves {percent(saved, 2)} of every run."
+    monthly = (price_per_gpu_hour or 0.0) * saved * num_gpus * HOURS_PER_MONTH
+    money = f", {format_money(monthly)} a month" if monthly else ""
+    return (
+        f"Against starts at random coordination saves {percent(saved, 2)} of every run: {few(saved * num_gpus)} of "
+        f"their {num_gpus:,} GPUs{money}."
+    )
 
 
 def _herd(name: str, herd: Herd) -> list[str]:
     return [name, span(herd.interval_s), span(herd.write_s), percent(herd.waste_total, 2)]
+
+
+def _price(amount: float) -> str:
+    """With three digits, and none behind the point of a large one."""
+    return f"{amount:.3g}" if amount < 1_000.0 else f"{amount:,.0f}"
 
 
 def _asked(together: Shared, capacity_bytes_per_s: int) -> str:
@@ -240,6 +263,6 @@ def _asked(together: Shared, capacity_bytes_per_s: int) -> str:
         return paragraph(asked, "That fits: the price of a byte is 0, and nobody has to wait longer.")
     return paragraph(
         asked,
-        f"That does not fit: at a price of {together.price * _GB:.3g} GPU-seconds per written GB every interval "
+        f"That does not fit: at a price of {_price(together.price * _GB)} GPU-seconds per written GB every interval "
         f"stretches to {span(together.interval_s)}, and they ask for {format_rate(together.demand_bytes_per_s)}.",
     )

@@ -24,8 +24,16 @@ def headline(findings: Findings) -> str:
             "has no figure for what is left. Come back faster, make the checkpoint cheaper, or find capacity that "
             "fails less often."
         )
-    lost = f"{percent(found.waste.total)} of the run is lost, {percent(found.goodput)} is useful."
-    beside = [_shorter(findings), _wasted(findings), _cheaper(findings), _together(findings)]
+    lost = f"{percent(found.waste.total)} of the run is lost, {percent(found.goodput)} is useful"
+    lost += "." if job.down_s else "; restarts are not counted."
+    beside = [
+        _shorter(findings),
+        _wasted(findings),
+        _better(found, [(f"Written {way.name}", way.found) for way in findings.strategies]),
+        _better(found, [(f"With {change.text}", change.found) for change in findings.changes]),
+        _cheaper(findings),
+        _together(findings),
+    ]
     if job.every_s is None:
         return paragraph(f"Checkpoint every {span(found.interval_s)}: {lost}", *beside)
     judged = [_judgement(job, found), _queues(job, found)]
@@ -56,6 +64,14 @@ def _wasted(findings: Findings) -> str:
     return f"A useful GPU-hour costs {format_money(price / findings.found.goodput)} instead of {format_money(price)}."
 
 
+def _better(found: Answer, others: list[tuple[str, Answer]]) -> str:
+    """The best of what was asked beside the plan, if it is worth it."""
+    name, best = min(others, key=lambda other: other[1].waste.total, default=("", found))
+    if not found.worth_leaving_for(best.waste):
+        return ""
+    return f"{name}, {percent(best.waste.total)} would be lost."
+
+
 def _cheaper(findings: Findings) -> str:
     if findings.spot is None:
         return ""
@@ -77,7 +93,7 @@ def _together(findings: Findings) -> str:
     together, storage = findings.shared, findings.asked.storage
     if together is None or storage is None:
         return ""
-    return (
-        f"That is this job alone. With {storage.num_jobs:,} such jobs on {format_rate(storage.capacity_bytes_per_s)}: "
-        f"every {span(together.interval_s)}, {percent(together.waste_total)} lost."
-    )
+    jobs = f"With {storage.num_jobs:,} such jobs on {format_rate(storage.capacity_bytes_per_s)}"
+    if together.waste_total >= 1.0:
+        return f"That is this job alone. {jobs} hardly one would get on: the storage is too small for them."
+    return f"That is this job alone. {jobs}: every {span(together.interval_s)}, {percent(together.waste_total)} lost."

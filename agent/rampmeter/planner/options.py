@@ -11,7 +11,16 @@ from typing import TypeVar
 from rampmeter.core.errors import ConfigError
 from rampmeter.core.fields import MAX_BYTES
 from rampmeter.core.interval import HIGHEST_PRICE, mtbf
-from rampmeter.core.units import parse_bytes, parse_count, parse_duration, parse_money, parse_rate
+from rampmeter.core.units import (
+    format_bytes,
+    format_duration,
+    format_rate,
+    parse_bytes,
+    parse_count,
+    parse_duration,
+    parse_money,
+    parse_rate,
+)
 from rampmeter.planner.job import Job
 from rampmeter.planner.money import Run
 from rampmeter.planner.retention import Keep
@@ -26,6 +35,8 @@ CHANGEABLE = (
 
 _MOST_JOBS = 100_000
 _MOST_GPUS = 10**9
+_ROUNDED = 0.9
+"""Figures that fit but for their rounding contradict nothing."""
 
 T = TypeVar("T")
 
@@ -90,10 +101,9 @@ def read_job(args: argparse.Namespace) -> Job:
     """The job alone."""
     num_bytes = _size(args)
     rate = _value(args, "bandwidth", _positive(parse_rate))
-    moved_s = num_bytes / rate if num_bytes is not None and rate is not None else None
     stall_s = _value(args, "stall", _positive(parse_duration))
     given_write_s = _value(args, "write", _positive(parse_duration))
-    write_s = moved_s if given_write_s is None else given_write_s
+    write_s = _write_s(given_write_s, num_bytes, rate)
     if stall_s is None and write_s is None:
         raise ConfigError(
             "option --stall: what does a checkpoint cost? give --stall, or --size and --bandwidth"
@@ -124,6 +134,21 @@ def read_job(args: argparse.Namespace) -> Job:
         base_price=base_price,
         every_s=_value(args, "checkpoint_every", _positive(parse_duration)),
     )
+
+
+def _write_s(given_s: float | None, num_bytes: int | None, rate: int | None) -> float | None:
+    """The given time, or that of moving the bytes. A given one may be longer, but nobody writes faster than he can."""
+    if num_bytes is None or rate is None:
+        return given_s
+    moved_s = num_bytes / rate
+    if given_s is None:
+        return moved_s
+    if given_s < _ROUNDED * moved_s:
+        raise ConfigError(
+            f"option --write: {format_bytes(num_bytes)} at {format_rate(rate)} take {format_duration(moved_s)}; give "
+            "either --write or --bandwidth"
+        )
+    return given_s
 
 
 def _size(args: argparse.Namespace) -> int | None:

@@ -12,7 +12,7 @@ from rampmeter.planner.findings import Findings
 from rampmeter.planner.headline import headline
 from rampmeter.planner.job import Job
 from rampmeter.planner.money import Bill
-from rampmeter.planner.text import hours, paragraph, percent, span, table
+from rampmeter.planner.text import few, hours, paragraph, percent, span, table
 
 _NAMES = {"write": "writing checkpoints", "rework": "redoing lost work", "restart": "restarting"}
 _MUCH = 0.1
@@ -104,7 +104,7 @@ def _lever(found: Answer) -> str:
     if found.near_best:
         return paragraph(
             "Only a cheaper checkpoint or fewer failures make writing and redoing less, "
-            "both as a square root: four times cheaper is half the loss."
+            "both as a square root: four times cheaper halves them."
         )
     if found.dominant == "rework":
         return paragraph(f"Redoing is {part} of the loss: checkpoint more often.")
@@ -115,10 +115,11 @@ def _run(findings: Findings) -> str:
     time = findings.time
     if time is None:
         return ""
-    rows = [["useful", hours(time.useful_h)], ["wall clock, on average", hours(time.wall_h)]]
+    clock = "wall clock, on average" if time.luck else "wall clock, booked"
+    rows = [["useful", hours(time.useful_h)], [clock, hours(time.wall_h)]]
     if time.luck:
         rows.append(["wall clock, 95 of 100 runs end by", hours(time.luck.wall_h)])
-    rows.append(["failures, on average", _few(time.num_failures)])
+    rows.append(["failures, on average", few(time.num_failures)])
     if time.luck:
         rows.append(["failures, 95 of 100 runs at most", f"{time.luck.num_failures:,}"])
     num_gpus = findings.asked.job.num_gpus
@@ -131,11 +132,6 @@ def _run(findings: Findings) -> str:
         "Failures come at random (a Poisson process), each costs redone work and a restart: the hours of bad luck "
         "follow from the number of failures that 95 of 100 such runs do not exceed."
     )
-
-
-def _few(count: float) -> str:
-    """A mean number: 83, 1.3, 0.00048."""
-    return f"{count:,.0f}" if count >= 10.0 else f"{count:.2g}"
 
 
 def _money(findings: Findings) -> str:
@@ -180,7 +176,7 @@ def _retention(findings: Findings) -> str:
     rows.append(
         ["kept, together", f"{sum(line.num_checkpoints for line in together):,}", format_bytes(num_bytes)]
     )
-    return table("Checkpoints kept", ["number", "size"], rows)
+    return table("Checkpoints", ["number", "size"], rows)
 
 
 def _assumed(findings: Findings) -> str:
@@ -189,11 +185,12 @@ def _assumed(findings: Findings) -> str:
         _prior(findings),
         "" if job.down_s else "a restart takes no time (--restart)",
         _not_durable(job),
+        _waiting(_bills(findings)),
         _free(_bills(findings)),
         _first_order(findings),
     ]
     said = [one for one in said if one]
-    return paragraph("Assumed: " + "; ".join(said) + ".") if said else ""
+    return paragraph(f"Assumed (an option in brackets changes it): {'; '.join(said)}.") if said else ""
 
 
 def _prior(findings: Findings) -> str:
@@ -215,10 +212,14 @@ def _first_order(findings: Findings) -> str:
     if findings.spot:
         losses.append(findings.spot.spot.found.waste.total)
     return (
-        "the formula is of first order and overstates losses of more than a tenth"
+        "the formula lets a job fail while it is down, and so overstates losses of more than a tenth"
         if max(losses) > _MUCH
         else ""
     )
+
+
+def _waiting(bills: list[Bill]) -> str:
+    return "GPUs are paid for while the job waits" if any(costs.waiting for costs in bills) else ""
 
 
 def _free(bills: list[Bill]) -> str:

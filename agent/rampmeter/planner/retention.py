@@ -37,9 +37,10 @@ class Kept:
 
 
 def kept(keep: Keep, *, num_bytes: int, interval_s: float, run_s: float) -> list[Kept]:
-    """Everything that would be written first, then what is kept of it, kind by kind."""
+    """Everything that would be written first, then what is kept of it, kind by kind: never more than is written."""
+    written = int(run_s / interval_s + 0.5)
     counts = {
-        "all of the run": int(run_s / interval_s + 0.5),
+        "all of the run": written,
         f"last {keep.last}": keep.last,
         "one a day": int(run_s / _DAY_S) if keep.daily else 0,
         f"{keep.hot} hot": keep.hot,
@@ -47,7 +48,7 @@ def kept(keep: Keep, *, num_bytes: int, interval_s: float, run_s: float) -> list
         "cold": int(run_s / keep.cold_every_s) if keep.cold_every_s else 0,
     }
     return [
-        Kept(name=name, num_checkpoints=count, num_bytes=count * num_bytes)
+        Kept(name=name, num_checkpoints=min(count, written), num_bytes=min(count, written) * num_bytes)
         for name, count in counts.items()
         if count
     ]

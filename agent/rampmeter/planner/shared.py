@@ -26,6 +26,11 @@ class Herd:
     interval_s: float
     waste_total: float
 
+    @property
+    def never_rests(self) -> bool:
+        """The next write begins as soon as the last has ended."""
+        return self.write_s >= self.interval_s * (1.0 - 1e-9)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
@@ -50,6 +55,8 @@ def shared(job: Job, storage: Storage) -> Shared:
     """The priced interval; equal jobs, so that one stands for all. The job's size must be known."""
     usable = USABLE_SHARE * storage.capacity_bytes_per_s
     among = job.among_others
+    all_of_them, capacity = [among] * storage.num_jobs, storage.capacity_bytes_per_s
+    together_s = aligned_write_times(all_of_them, capacity)[0]
     write_s = among.alone_s(usable)
     one = _at_write_time(job, write_s)
     budget = usable / storage.num_jobs
@@ -63,12 +70,9 @@ def shared(job: Job, storage: Storage) -> Shared:
         waste_total=_lost(one, interval_s, one.counted_write_s),
         write_s=write_s,
         waste_with_write=_lost(one, interval_s, write_s),
-        random_phases=_herd(
-            among, random_write_times([among] * storage.num_jobs, storage.capacity_bytes_per_s)[0]
-        ),
-        aligned=_herd(
-            among, aligned_write_times([among] * storage.num_jobs, storage.capacity_bytes_per_s)[0]
-        ),
+        # at worst all others write all the time; the model of random starts counts one job too many there
+        random_phases=_herd(among, min(random_write_times(all_of_them, capacity)[0], together_s)),
+        aligned=_herd(among, together_s),
     )
 
 

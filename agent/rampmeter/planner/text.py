@@ -9,8 +9,15 @@ _GAP = 2
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """A fraction as `14.8 %`."""
-    return "> 1,000 %" if share > 10.0 else f"{100.0 * share:.{digits}f} %"
+    """A fraction as `14.8 %`; what is not quite 0 or 1 is not shown as if it were: `< 0.1 %`, `> 99.9 %`."""
+    if share > 10.0:
+        return "> 1,000 %"
+    last = 10.0 ** -(digits + 2)
+    if 0.0 < share < last / 2.0:
+        return f"< {100.0 * last:.{digits}f} %"
+    if 1.0 - last / 2.0 < share < 1.0:
+        return f"> {100.0 * (1.0 - last):.{digits}f} %"
+    return f"{100.0 * share:.{digits}f} %"
 
 
 def span(duration_s: float) -> str:
@@ -31,6 +38,11 @@ def span(duration_s: float) -> str:
 def hours(count: float) -> str:
     """Hours of a run: `844.7 h`."""
     return f"{count:,.1f} h"
+
+
+def few(count: float) -> str:
+    """A number that need not be whole: `83`, `1.3`, `0.00048`."""
+    return f"{count:,.0f}" if count >= 10.0 else f"{count:.2g}"
 
 
 def paragraph(*sentences: str) -> str:
