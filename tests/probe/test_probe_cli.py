@@ -192,6 +192,12 @@ def test_the_table_reads_well():
 TABLE = """\
 Probe of /lustre/scratch
 
+capacity = "1.6GB/s" would be a careful value: the sustained rate of 4 writers,
+not the peak.
+4 writers gave more than 1: try --writers 4,8,16.
+This is what one host gets, now, beside whoever else writes. It is no figure of
+the cluster: probe from several hosts at once to see what they get together.
+
 writers  written at    2nd half  durable at  last sync  small file   read back
       1    500 MB/s    490 MB/s    400 MB/s     500 ms  below 1 ms      2 GB/s
       4      2 GB/s   1.96 GB/s    1.6 GB/s     500 ms       12 ms      8 GB/s
@@ -199,11 +205,6 @@ writers  written at    2nd half  durable at  last sync  small file   read back
 Rates are of all writers together: written, handed over to the file system; 2nd
 half, of the time of writing; durable, with the last sync. A small file has 4
 KiB and is synced.
-capacity = "1.6GB/s" would be a careful value: the sustained rate of 4 writers,
-not the peak.
-4 writers gave more than 1: try --writers 4,8,16.
-This is what one host gets, now, beside whoever else writes. It is no figure of
-the cluster: probe from several hosts at once to see what they get together.
 Reading back may be served by a cache of the storage.
 """
 

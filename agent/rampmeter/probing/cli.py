@@ -33,15 +33,18 @@ _INTERRUPTED = 130
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _HELP = """\
-Measure what a directory takes, for the `capacity` of a pool: write within bounds the way the agent does, wait until it
-is durable, read it back, and remove it, also after Ctrl-C. Asks nothing; refuses where less than twice of what it may
-write is free. What a killed probe left behind is removed by the next one of that host.
+Measure what a directory takes, for the `capacity` of a pool: write within
+bounds the way the agent does, wait until it is durable, read it back, and
+remove it, also after Ctrl-C. Asks nothing; refuses where less than twice of
+what it may write is free. What a killed probe left behind is removed by the
+next one of that host.
 
 Examples:
   rampmeter probe /lustre/scratch
   rampmeter probe /lustre/scratch --size 50GiB --seconds 120 --writers 1,8,32
 
-Exit codes: 0 measured, 1 the storage did not play along, 2 a wrong option, directory or too little room, 130 stopped.
+Exit codes: 0 measured, 1 the storage did not play along, 2 a wrong option,
+directory or too little room, 130 stopped.
 """
 
 

@@ -35,16 +35,24 @@ def intention(directory: Path, limits: Limits, writers: Sequence[int]) -> str:
 
 
 def as_text(directory: Path, rounds: Sequence[Round]) -> str:
-    """The table and what follows from it."""
-    lines = [f"Probe of {directory}", "", _line(_TITLES), *(_row(measured) for measured in rounds), ""]
+    """What follows from it and why that may be wrong, then the table and how to read it."""
     chosen = best(rounds)
     several = f"{chosen.num_writers} writers" if chosen.num_writers > 1 else "one writer"
     setting = careful_capacity(chosen.sustained_bytes_per_s)
     value = "is what this comes to, but see below" if unsure(rounds) else "would be a careful value"
     advice = f'capacity = "{setting}" {value}: the sustained rate of {several}, not the peak.'
-    for sentence in (_LEGEND, advice, *doubts(rounds), _SHARE, _CACHES):
-        lines += textwrap.wrap(sentence, _COLUMNS)
-    return "\n".join(lines) + "\n"
+    table = [_line(_TITLES), *(_row(measured) for measured in rounds)]
+    parts = (
+        [f"Probe of {directory}"],
+        _wrapped(advice, *doubts(rounds), _SHARE),
+        table,
+        _wrapped(_LEGEND, _CACHES),
+    )
+    return "\n\n".join("\n".join(lines) for lines in parts) + "\n"
+
+
+def _wrapped(*sentences: str) -> list[str]:
+    return [line for sentence in sentences for line in textwrap.wrap(sentence, _COLUMNS)]
 
 
 _COLUMN_WIDTHS = (7, 11, 11, 11, 10, 11, 11)

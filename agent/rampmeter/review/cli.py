@@ -21,15 +21,16 @@ from rampmeter.review.telling import as_text
 _NEVER = "never"
 
 _HELP = """\
-Read a checkpoint plan and list what is wrong with it, what that costs and what to change, worst first: what corrupts or
-silently changes the run before what wastes GPU-hours. What the plan does not say becomes a question to its author.
+Read a checkpoint plan and list what is wrong with it, what that costs and what
+to change, worst first: what corrupts or silently changes the run before what
+wastes GPU-hours. What the plan does not say becomes a question to its author.
 
 Examples:
   rampmeter review plan.toml
-  rampmeter review plan.toml --fail-on high      # in CI: exit code 1 for a flaw that is high or critical
+  rampmeter review plan.toml --fail-on high    # in CI: 1 if high or critical
 
-docs/checkpoint-plan.toml explains every key of a plan. Exit codes: 0 reviewed, 1 a flaw at or above --fail-on, 2 a plan
-that cannot be read.
+docs/checkpoint-plan.toml explains every key of a plan. Exit codes: 0 reviewed,
+1 a flaw at or above --fail-on, 2 a plan that cannot be read.
 """
 
 
