@@ -216,6 +216,7 @@ def test_a_storage_that_is_too_small_for_its_jobs_is_called_so(say):
     )
     assert "a price of 345,679 GPU-seconds" in flat(text)
     assert "coordination saves" not in text
+    assert "are as good here" not in text
 
 
 def test_what_coordination_saves_is_said_in_gpus_and_money(say):
@@ -233,6 +234,7 @@ def test_a_bar_that_is_shorter_than_the_best_one_is_explained(say):
     """Ten minutes of cost in an hour: the first-order formula and the exact optimum part."""
     assert "another bar is shorter" in flat(say("--stall 10min --mtbf 60min --sweep"))
     assert "another bar" not in flat(say("--stall 10min --mtbf 9h --sweep"))
+    assert "another bar" not in flat(say("--stall 200ms --write 150s --mtbf 45min --sweep"))
 
 
 def test_where_nobody_waits_random_starts_are_as_good(say):
