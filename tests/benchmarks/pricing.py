@@ -10,7 +10,8 @@ import numpy as np
 
 from benchmarks.summary import Result, summary
 from rampmeter.core.interval import Load
-from rampmeter_coordinator.model.pricing import Asked, solve
+from rampmeter_coordinator.model.asked import Asked
+from rampmeter_coordinator.model.pricing import solve
 from rampmeter_coordinator.sim.population import mixed_fleet
 
 NUM_JOBS = 10_000

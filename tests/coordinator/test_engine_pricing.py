@@ -183,7 +183,9 @@ def test_a_price_that_stays_is_no_command():
 
 
 def test_the_command_is_read_as_it_was_written():
-    """To the last bit."""
+    """To the last bit, and whose claims are absurd by name."""
     for price in (0.0, 3.4294e-8, 1 / 3, 1e6):
         command = Priced(price_gpu_s_per_byte=price)
         assert decode_command(encode_command(command)) == command
+    command = Priced(price_gpu_s_per_byte=0.0, absurd=("a" * 32, "b" * 32))
+    assert decode_command(encode_command(command)) == command

@@ -7,9 +7,10 @@ error of 6e-8 is a hundredth of what a price may be off. Decides nothing.
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 from rampmeter.core.interval import Load
-from rampmeter_coordinator.model.pricing import NUM_FIGURES, Asked, Figures, figures
+from rampmeter_coordinator.model.asked import NUM_FIGURES, Asked, Figures, figures
 
 _FIRST_ROWS = 64
 _GROWTH = 1.25
@@ -21,17 +22,19 @@ class Columns:
     def __init__(self) -> None:
         self._table = np.zeros((NUM_FIGURES + 1, _FIRST_ROWS), dtype=np.float32)
         self._asks = np.zeros(_FIRST_ROWS, dtype=np.bool_)
+        self._uids: list[str] = []
         self._free: list[int] = []
-        self._num_rows = 0
 
-    def new_row(self) -> int:
-        """A row that asks for nothing yet."""
+    def new_row(self, uid: str) -> int:
+        """A row for this job; it asks for nothing yet."""
         if self._free:
-            return self._free.pop()
-        row = self._num_rows
+            row = self._free.pop()
+            self._uids[row] = uid
+            return row
+        row = len(self._uids)
         if row == self._asks.size:
             self._grow(int((_GROWTH - 1.0) * row))
-        self._num_rows += 1
+        self._uids.append(uid)
         return row
 
     def free(self, row: int) -> None:
@@ -46,7 +49,7 @@ class Columns:
 
     def demand(self, row: int, price: float) -> float:
         """Bytes per second that the job asks for, or asked for, at a price."""
-        num_bytes, bytes_per_gpu, twice_mtbf_s, own_cost_s, floor_s = self._read(row)
+        num_bytes, bytes_per_gpu, twice_mtbf_s, own_cost_s, floor_s, _ = self._read(row)
         return num_bytes / max(floor_s, math.sqrt(twice_mtbf_s * (own_cost_s + price * bytes_per_gpu)))
 
     def believe(self, row: int, bytes_per_s: float) -> None:
@@ -65,9 +68,10 @@ class Columns:
         """The job asks for nothing until it is `put` again."""
         self._asks[row] = False
 
-    def asked(self) -> Asked:
-        """A copy of what all ask."""
-        return Asked(*self._table[:, np.flatnonzero(self._asks)].astype(np.float64))
+    def asked(self) -> tuple[Asked, npt.NDArray[np.intp], tuple[str, ...]]:
+        """A copy of what all ask, in which rows that stands, and whose each row is."""
+        rows = np.flatnonzero(self._asks)
+        return Asked(*self._table[:, rows].astype(np.float64)), rows, tuple(self._uids)
 
     def _read(self, row: int) -> Figures:
         return tuple(self._table[:NUM_FIGURES, row].tolist())

@@ -28,9 +28,13 @@ class Disconnected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Priced:
-    """The price at which what all ask fits has been worked out: plans follow it from now on."""
+    """The price at which what all ask fits has been worked out: plans follow it from now on.
+
+    absurd   jobs whose claims of M and GPUs were found to be so, and count for less
+    """
 
     price_gpu_s_per_byte: float
+    absurd: tuple[str, ...] = ()
 
 
 Command = Request | Tick | Disconnected | Priced

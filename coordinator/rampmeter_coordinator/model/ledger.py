@@ -105,7 +105,7 @@ class Ledger:
         elif isinstance(command, Disconnected):
             self._disconnected(command)
         elif isinstance(command, Priced):
-            self._state.set_price(command.price_gpu_s_per_byte)
+            self._registry.priced(command, now_s)
         self._leasing.rebalance(now_s)
         return self._state.take_replies()
 

@@ -30,6 +30,9 @@ LOOK_FOR_LOST_S = 60.0
 """Jobs that are lost leave without a word, and come back so."""
 
 
+_Claims = tuple[int, float | None]
+
+
 class Market:
     """The jobs of one pool as the price sees them."""
 
@@ -39,6 +42,8 @@ class Market:
         self._asked_s = self._looked_s = -math.inf
         self._asked_budget_bytes_per_s = 0
         self._moved_bytes_per_s = 0.0
+        self._absurd: dict[str, _Claims] = {}
+        """Whose claims were found absurd, and what they were."""
         for job in state.jobs.values():
             self._enter(job)
             self._put(job)
@@ -53,6 +58,8 @@ class Market:
 
         A job that has saved before stays believed in what it asked for until now.
         """
+        if self._absurd.get(job.uid) != _claims(job):
+            self._absurd.pop(job.uid, None)
         if job.row < 0:
             self._enter(job)
             self.figures_changed(job)
@@ -83,10 +90,15 @@ class Market:
     def forgotten(self, job: Job) -> None:
         """There is no such job any more."""
         self.left(job)
+        self._absurd.pop(job.uid, None)
         self._columns.free(job.row)
 
+    def found_absurd(self, job: Job) -> None:
+        """What the job claims is, as an answer says. That is news until it claims something else."""
+        self._absurd[job.uid] = _claims(job)
+
     def _enter(self, job: Job) -> None:
-        job.row = self._columns.new_row()
+        job.row = self._columns.new_row(job.uid)
         self._columns.believe(job.row, math.inf if job.known.of_bytes else 0.0)
         self._columns.silence(job.row)
 
@@ -116,11 +128,15 @@ class Market:
         if moved == 0.0 or (moved <= NOTICEABLE * budget and now_s < self._asked_s + ASK_ANYHOW_S):
             return None
         self._asked_s, self._asked_budget_bytes_per_s, self._moved_bytes_per_s = now_s, budget, 0.0
+        asked, rows, uids = self._columns.asked()
         return Question(
-            asked=self._columns.asked(),
+            asked=asked,
             budget_bytes_per_s=budget,
             base_price=state.config.base_price_gpu_s_per_byte,
             price=state.price,
+            rows=rows,
+            uids=uids,
+            known=frozenset(self._absurd),
         )
 
     def _look_for_lost(self, now_s: float) -> None:
@@ -133,3 +149,8 @@ class Market:
                 self.left(job)
             elif job.num_bytes and not self._columns.asks(job.row):
                 self._put(job)
+
+
+def _claims(job: Job) -> _Claims:
+    """What nobody can measure."""
+    return job.num_gpus, job.mtbf_s

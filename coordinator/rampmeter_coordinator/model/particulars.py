@@ -99,7 +99,7 @@ class Evidence(Record, kw_only=True):
                        intervals
     of_*               number of samples in each figure; 0 = believed
     num_gpus, mtbf_s   those that its newest save was made under, as far as they were borne out
-    num_absurd         reports that could not be
+    num_absurd         reports that could not be, and claims that stand alone
     """
 
     num_committed: int = 0

@@ -12,7 +12,7 @@ from rampmeter.core import phase
 from rampmeter.core.messages import EndReason, Heartbeat, Outcome, Plan, RefusalReason, Register, Release
 from rampmeter_coordinator.model import bidding, counting, estimates, planning
 from rampmeter_coordinator.model.attempts import Attempts
-from rampmeter_coordinator.model.commands import Refusal
+from rampmeter_coordinator.model.commands import Priced, Refusal
 from rampmeter_coordinator.model.market import Market
 from rampmeter_coordinator.model.particulars import NO_MISHAPS, Mishaps, Save, Turn, shared_terms
 from rampmeter_coordinator.model.pricing import Question
@@ -131,6 +131,17 @@ class Registry:
     def take_question(self, now_s: float) -> Question | None:
         """What is to be answered so that plans follow what all ask; None where it is not time to ask."""
         return self._market.take_question(now_s)
+
+    def priced(self, command: Priced, now_s: float) -> None:
+        """Plans follow this price from now on; claims that were found absurd are counted."""
+        self._state.set_price(command.price_gpu_s_per_byte)
+        for uid in command.absurd:
+            job = self._state.jobs.get(uid)
+            if job is not None:
+                self._state.count("absurd")
+                estimates.doubt(job, None)
+                self._market.found_absurd(job)
+                self._state.touch(job, now_s)
 
     def plan_for(self, job: Job, now_s: float) -> Plan | None:
         """The plan to send with the next answer; None while the job has confirmed the newest."""

@@ -104,7 +104,7 @@ class JobView:
     unsaved_s             how much would be lost now: since the newest durable snapshot, or since registration
     lost                  silent for so long that its demand counts no more
     figures               what is believed of its saves
-    num_absurd            reports of it that cannot have been so, and taught nothing
+    num_absurd            reports of it that cannot have been so, and taught nothing, and claims that stand alone
     num_failures          as they count in M: old ones fade
     num_interruptions     attempts that were replaced without having finished or been cancelled
     account_s             seconds behind `goodput`: up to its newest save, start or end, without times of silence

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rampmeter.core import interval as formulas
 from rampmeter.core.interval import Load
 from rampmeter_coordinator.model import pricing
-from rampmeter_coordinator.model.pricing import Asked
+from rampmeter_coordinator.model.asked import Asked
 from rampmeter_coordinator.sim.job import JobSpec
 
 GB = 1e9

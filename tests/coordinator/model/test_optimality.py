@@ -11,7 +11,8 @@ import pytest
 from scipy.optimize import minimize
 
 from rampmeter.core.interval import Load, demand, mtbf, solve_price
-from rampmeter_coordinator.model.pricing import Asked, Floats, solve
+from rampmeter_coordinator.model.asked import Asked, Floats
+from rampmeter_coordinator.model.pricing import solve
 
 NUM_JOBS = 50
 CAPACITIES = (2e12, 2e11, 1e11, 5e10, 2e10)

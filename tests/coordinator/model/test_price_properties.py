@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from rampmeter.core import interval
 from rampmeter.core.interval import EXACT_FROM, Load
-from rampmeter_coordinator.model.pricing import Asked, solve
+from rampmeter_coordinator.model.asked import Asked
+from rampmeter_coordinator.model.pricing import solve
 
 ROUNDING = 1e-7
 Figures = Callable[..., st.SearchStrategy[Load]]
@@ -141,6 +142,14 @@ def test_every_interval_is_finite_and_inside_its_bounds(pool: list[Load], share:
         assert math.isfinite(interval_s)
         assert interval_s >= load.floor_s
         assert interval_s >= load.own_period_s * (1 - ROUNDING)
+
+
+@given(pools, st.sampled_from([0.0, 1e-12, 1e-9, 1e-6, 1.0]))
+@check
+def test_doubt_makes_nobody_ask_for_more(pool: list[Load], price: float) -> None:
+    """However strange the others are."""
+    asked = Asked.of(pool)
+    assert (asked.doubting().each(price) <= asked.each(price) * (1 + ROUNDING)).all()
 
 
 @given(pools, pools, shares)

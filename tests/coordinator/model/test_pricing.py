@@ -9,7 +9,7 @@ import pytest
 from rampmeter.core import interval
 from rampmeter.core.interval import Load
 from rampmeter_coordinator.model import pricing
-from rampmeter_coordinator.model.pricing import Asked
+from rampmeter_coordinator.model.asked import Asked
 
 GPUS, MTBF_S, STALL_S, BYTES = 256, 32_400.0, 1.5, 1_400_000_000_000
 
