@@ -75,8 +75,8 @@ class OpenPool:
     meta: bytes
 
     def batch(self, changes: Changes, rows: tuple[LogRow, ...], now_s: float) -> Batch:
-        """The next commit."""
-        head = replace(self.head, number=self.head.number + 1, now_s=now_s)
+        """The next commit, under the ledger's epoch: it may have had to outgrow the one that it began with."""
+        head = replace(self.head, number=self.head.number + 1, epoch=self.ledger.epoch, now_s=now_s)
         return Batch(pool=self.config.name, head=head, changes=changes, log=rows)
 
     def after(self, batch: Batch) -> "OpenPool":

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from rampmeter.core.messages import Register, Release
+from rampmeter.core.messages import Fence, Register, Release
 from rampmeter.core.pacer import Action
 from support.answers import grant, noted, plan
 from support.scene import REPORT, SETTINGS, Scene
@@ -24,6 +24,20 @@ def train(scene, num_steps, step_s=1.0):
         scene.clock.advance(step_s)
         scene.watch.see(scene.watch.step + 1)
         scene.desk.advance()
+
+
+# -- fences -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_registration_tells_the_highest_epoch_that_was_seen():
+    """So that a coordinator that has forgotten it gives out nothing below it; a lower one that came since is none."""
+    scene = Scene()
+    scene.register()
+    assert scene.desk.word(Action.REGISTER)[0].seen_epoch == 0
+    for epoch in (7, 3):
+        scene.desk.answered(Action.ASK, grant(fence=Fence(epoch=epoch, counter=1)), scene.clock.now())
+        scene.desk.forgotten()
+        assert scene.desk.word(Action.REGISTER)[0].seen_epoch == 7
 
 
 # -- the restart -----------------------------------------------------------------------------------------------------

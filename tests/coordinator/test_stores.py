@@ -145,6 +145,23 @@ def test_a_lower_epoch_is_fenced_and_changes_nothing(open_store):
     run(scenario, open_store)
 
 
+def test_who_has_a_pool_may_raise_its_epoch(open_store):
+    """An agent has seen a later one. The same batch twice lands once; who had an epoch in between is fenced."""
+
+    async def scenario(store):
+        await store.commit(batch(1, epoch=5))
+        for _ in range(2):
+            await store.commit(batch(2, epoch=9, records={"a": b"1"}))
+        assert await store.newest("lustre") == Position(epoch=9, number=2, writer="one")
+        for number in (2, 3):
+            with pytest.raises(Fenced):
+                await store.commit(batch(number, epoch=7, writer="two", records={"a": b"2"}))
+        await store.commit(batch(3, epoch=9))
+        assert (await store.load("lustre")).records == {"a": b"1"}
+
+    run(scenario, open_store)
+
+
 def test_of_two_that_start_at_once_only_one_gets_the_pool(open_store):
     """Two coordinators that loaded the same number cannot both claim it, whichever epoch is higher."""
 

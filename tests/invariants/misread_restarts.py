@@ -87,6 +87,11 @@ def clocks_of_two_machines_are_equal(patch: Patch) -> None:
     patch.setattr("invariants.leader.shift_records", lambda records, offset: records)
 
 
+def seen_epochs_are_not_read(patch: Patch) -> None:
+    """The store and the clock know best how far epochs have come."""
+    patch.setattr(PoolState, "outgrow", lambda self, seen_epoch: None)
+
+
 def deposed_leader_answers(patch: Patch) -> None:
     """A leader whose commits are refused answers all the same."""
     commit = Store.commit

@@ -107,6 +107,10 @@ IN_TEST = [
         test="test_what_became_of_another_boots_times_outlives_the_next_restart",
     ),
     InTest(
+        reading=restarts.seen_epochs_are_not_read,
+        test="test_a_fence_is_above_all_that_the_agent_has_seen",
+    ),
+    InTest(
         reading=wrong.arming_waits_for_whoever_is_armed,
         test="test_who_has_its_first_byte_in_hand_writes_during_the_lead_of_another",
     ),

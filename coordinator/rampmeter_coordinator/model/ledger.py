@@ -116,6 +116,11 @@ class Ledger:
         """
         return self._registry.take_question(now_s)
 
+    @property
+    def epoch(self) -> int:
+        """Of the fences to come: a store must keep it with the changes, so that nothing older is taken after them."""
+        return self._state.epoch
+
     def take_changes(self) -> Changes:
         """What a store must keep before the replies since the last call may go out."""
         return self._state.take_changes()
@@ -203,6 +208,7 @@ class Ledger:
     # -- requests that are noted -------------------------------------------------------------------------------
 
     def _register(self, job: Job, request: Register, now_s: float) -> None:
+        self._state.outgrow(request.seen_epoch)
         self._note(job, request.seq, now_s)
 
     def _heartbeat(self, job: Job, request: Heartbeat, now_s: float) -> None:

@@ -25,6 +25,9 @@ from rampmeter_coordinator.model.timers import Timers
 from rampmeter_coordinator.model.views import TimelineRow, Totals
 
 MAX_TIMELINE_ROWS = 4096
+MAX_SEEN_EPOCH = 2**52
+"""Half of what a fence can hold. Milliseconds and restarts never get there: whoever has seen more is wrong, and one who
+lies leaves the other half for the restarts to come."""
 
 
 class PoolState(Bandwidth):
@@ -46,7 +49,8 @@ class PoolState(Bandwidth):
         self._counts = dict.fromkeys((field.name for field in fields(Totals)), 0)
         self._meta_bytes: bytes | None = None
         self._kept_cap = 0
-        self._epoch = epoch
+        self.epoch = epoch
+        """Of the fences that are given out from now on; see `outgrow`."""
         self._counter = 0
         self._timers = Timers()
         self._dirty: set[str] = set()
@@ -164,10 +168,17 @@ class PoolState(Bandwidth):
         self.price = price
         self._meta_bytes = None
 
+    def outgrow(self, seen_epoch: int) -> None:
+        """An agent has seen this epoch. A higher one than ours is of a life that the store has forgotten, under a clock
+        that has been set back since: from now on fences are above it.
+        """
+        if self.epoch < seen_epoch < MAX_SEEN_EPOCH:
+            self.epoch = seen_epoch + 1
+
     def next_fence(self) -> Fence:
-        """A fence number higher than any before, also of earlier lives."""
+        """A fence number higher than any before in this life, in those that the store knows, or that an agent told."""
         self._counter += 1
-        return Fence(epoch=self._epoch, counter=self._counter)
+        return Fence(epoch=self.epoch, counter=self._counter)
 
     def note_rate(self, job: Job, lease: Lease, bytes_per_s: int, now_s: float) -> None:
         """A lease's rate or state changes: one row of the timeline."""

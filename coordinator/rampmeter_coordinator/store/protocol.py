@@ -44,7 +44,7 @@ class Head:
     """What a store knows of a pool beside its records.
 
     number         of the newest commit; each commit is one more than the last
-    epoch          grows with each start of a coordinator; a lower one is fenced
+    epoch          grows with each start of a coordinator, or if an agent has seen a later one; a lower one is fenced
     writer         random per start: two that start in the same millisecond have the same epoch
     boot_id, now_s the machine and its clock at that commit: records carry times of this clock
     grace_s        grace that the writing coordinator's leases call for
