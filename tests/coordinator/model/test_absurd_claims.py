@@ -108,6 +108,32 @@ def test_what_several_say_is_a_kind_of_job(num_spot: int, is_believed: bool) -> 
     assert (stall.price(0.0) == pytest.approx(exact, rel=1e-5)) is is_believed
 
 
+@pytest.mark.parametrize(("times", "is_doubted"), [(9.0, False), (11.0, True)])
+@pytest.mark.parametrize("word", ["mtbf_s", "num_gpus", "interval_max_s"])
+def test_a_word_may_be_true_up_to_ten_times(word: str, times: float, is_doubted: bool) -> None:
+    """Further off it is doubted: M, GPUs, and the C of which a wish is the own period."""
+    own = example("0")
+    said = {
+        "mtbf_s": {"mtbf_s": 32_400.0 / times},
+        "num_gpus": {"num_gpus": int(GPUS * times), "mtbf_s": 32_400.0 / times},
+        "interval_max_s": {"interval_max_s": planning.load_of(own).own_period_s / times**0.5},
+    }
+    loads = [planning.load_of(one) for one in (*thirty(), example("liar", **said[word]))]
+    asked = Asked.of(loads)
+    assert (asked.doubting() is not asked) is is_doubted
+
+
+def test_doubt_makes_nobody_ask_for_more() -> None:
+    """Whoever claims more GPUs than there are, and an M beyond all others', asks for little as it says."""
+    asked = Asked.of(
+        planning.load_of(one) for one in (*thirty(), example("liar", num_gpus=2**53, mtbf_s=1e9))
+    )
+    doubted = asked.doubting()
+    assert doubted is not asked
+    for price in (0.0, 1e-9, 1e-6):
+        assert (doubted.each(price) <= asked.each(price)).all()
+
+
 def test_of_two_jobs_neither_is_doubted() -> None:
     """One word stands against another."""
     asked = Asked.of(planning.load_of(one) for one in (example("a"), example("b", **SHORT_M)))
@@ -211,6 +237,11 @@ def price_after(**claim: Any) -> tuple[float, float, Desk]:
     return before, desk.ledger.pool_view(840.0).price_gpu_s_per_byte, desk
 
 
+def named_absurd(desk: Desk, now_s: float) -> dict[str, int]:
+    """As the views have it."""
+    return {view.name: view.num_absurd for view in desk.ledger.job_views(now_s) if view.num_absurd}
+
+
 def test_an_absurd_claim_is_counted_with_the_job_and_moves_no_price() -> None:
     """Through the ledger: its first save brings it out, and the price is the one that an honest sixth job makes."""
     before, honest, desk = price_after()
@@ -218,9 +249,19 @@ def test_an_absurd_claim_is_counted_with_the_job_and_moves_no_price() -> None:
     assert desk.ledger.totals.absurd == 0
     _, after, desk = price_after(**SHORT_M)
     assert after == pytest.approx(honest, rel=0.01)
-    assert {view.name: view.num_absurd for view in desk.ledger.job_views(840.0) if view.num_absurd} == {
-        "job-6": 1
-    }
+    assert named_absurd(desk, 840.0) == {"job-6": 1}
+    saved(desk, 7, 900.0)
+    assert desk.ledger.pool_view(1100.0).price_gpu_s_per_byte > after
+    assert named_absurd(desk, 1100.0) == {"job-6": 1}
+
+
+def test_what_was_counted_outlives_a_restart() -> None:
+    """It is kept with the very answer that told it."""
+    desk = Desk()
+    one = desk.known(1, 0.0)
+    desk.apply(Priced(price_gpu_s_per_byte=0.0, absurd=(one.uid,)), 1.0)
+    desk.restart()
+    assert named_absurd(desk, 2.0) == {"job-1": 1}
     assert desk.ledger.totals.absurd == 1
 
 
