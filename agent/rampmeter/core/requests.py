@@ -43,9 +43,9 @@ class Register(Request):
     """An attempt presents itself. `claim` is the nonce of its claim in the root: equal number and claim = replay.
 
     num_bytes, stall_s and write_s are cold-start figures (from the state's tensors); mtbf_s and restart_s what the
-    user believes; interval_min_s is hard, interval_max_s a wish. seen_epoch is the highest fence epoch that this job
-    ever saw; safe_bytes_per_s the safe rate of the last Plan that it still holds. tenant: on whose account, where the
-    pool caps tenants. survives: which failures the checkpoints in this pool are for.
+    user believes; interval_min_s is hard, interval_max_s a wish. seen_epoch is the highest fence epoch that the agent
+    has seen: fences are above it from now on. safe_bytes_per_s: the safe rate of the last Plan that it still holds.
+    tenant: on whose account, where the pool caps tenants. survives: which failures the checkpoints are for.
     """
 
     name: Name
