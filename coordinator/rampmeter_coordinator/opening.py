@@ -20,6 +20,7 @@ from rampmeter_coordinator.model.commands import Changes
 from rampmeter_coordinator.model.ledger import Ledger
 from rampmeter_coordinator.model.pool import PoolConfig
 from rampmeter_coordinator.model.shifting import ClockOffset, shift_meta, shift_records
+from rampmeter_coordinator.model.state import fence_epoch_of
 from rampmeter_coordinator.store.protocol import Batch, Head, LogRow, Position, Store, StoredPool
 
 log = logging.getLogger(__name__)
@@ -75,8 +76,8 @@ class OpenPool:
     meta: bytes
 
     def batch(self, changes: Changes, rows: tuple[LogRow, ...], now_s: float) -> Batch:
-        """The next commit, under the ledger's epoch: it may have had to outgrow the one that it began with."""
-        head = replace(self.head, number=self.head.number + 1, epoch=self.ledger.epoch, now_s=now_s)
+        """The next commit."""
+        head = replace(self.head, number=self.head.number + 1, now_s=now_s)
         return Batch(pool=self.config.name, head=head, changes=changes, log=rows)
 
     def after(self, batch: Batch) -> "OpenPool":
@@ -127,7 +128,7 @@ async def open_pool(
         assert offset is not None
         meta = shift_meta(stored.meta, offset)
         stored = replace(stored, records=shift_records(stored.records, offset), meta=meta)
-    epochs = [stored.head.epoch] if stored else []
+    epochs = [stored.head.epoch, fence_epoch_of(stored.meta)] if stored else []
     epochs += [known.position.epoch] if known else []
     epoch = max(_wall_ms(), *(epoch + 1 for epoch in epochs)) if epochs else _wall_ms()
     beginning = Beginning(

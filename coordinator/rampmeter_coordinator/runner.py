@@ -264,11 +264,6 @@ class PoolRunner:
     def _kept(self, batch: Batch, replies: Replies) -> None:
         if not self._store_ok:
             log.warning("pool %s: the store keeps commits again", batch.pool)
-        if batch.head.epoch > self.opened.head.epoch:
-            epoch = batch.head.epoch
-            log.warning(
-                "pool %s: a job has seen a later epoch than the store; it is %d now", batch.pool, epoch
-            )
         self._pending, self._store_ok = None, True
         self.opened = self.opened.after(batch)
         for reply, raw in replies:

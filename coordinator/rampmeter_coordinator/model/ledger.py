@@ -116,11 +116,6 @@ class Ledger:
         """
         return self._registry.take_question(now_s)
 
-    @property
-    def epoch(self) -> int:
-        """Of the fences to come: a store must keep it with the changes, so that nothing older is taken after them."""
-        return self._state.epoch
-
     def take_changes(self) -> Changes:
         """What a store must keep before the replies since the last call may go out."""
         return self._state.take_changes()

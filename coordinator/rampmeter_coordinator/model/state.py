@@ -30,6 +30,12 @@ MAX_SEEN_EPOCH = 2**52
 lies leaves the other half for the restarts to come."""
 
 
+def fence_epoch_of(meta: bytes) -> int:
+    """Of the newest fences that a kept pool may have given out; 0 where a release kept it that did not say."""
+    epoch: int = msgspec.json.decode(meta).get("epoch", 0)
+    return epoch
+
+
 class PoolState(Bandwidth):
     """Owned by one Ledger. Times are seconds of the coordinator's clock."""
 
@@ -49,8 +55,8 @@ class PoolState(Bandwidth):
         self._counts = dict.fromkeys((field.name for field in fields(Totals)), 0)
         self._meta_bytes: bytes | None = None
         self._kept_cap = 0
-        self.epoch = epoch
-        """Of the fences that are given out from now on; see `outgrow`."""
+        self._epoch = epoch
+        """Of the fences that are given out; above that of the commits once an agent has seen a later one."""
         self._counter = 0
         self._timers = Timers()
         self._dirty: set[str] = set()
@@ -110,6 +116,7 @@ class PoolState(Bandwidth):
                 "price": self.price,
                 "failures": self.failures.to_dict(),
                 "account": asdict(self.account),
+                "epoch": self._epoch,
             }
             self._meta_bytes = msgspec.json.encode(kept)
         return self._meta_bytes
@@ -169,16 +176,17 @@ class PoolState(Bandwidth):
         self._meta_bytes = None
 
     def outgrow(self, seen_epoch: int) -> None:
-        """An agent has seen this epoch. A higher one than ours is of a life that the store has forgotten, under a clock
-        that has been set back since: from now on fences are above it.
+        """An agent has seen this epoch. A later one than ours is of a life that the store has forgotten, under a clock
+        that was set back since: fences are above it from now on. Commits are not: that is no right to take a pool.
         """
-        if self.epoch < seen_epoch < MAX_SEEN_EPOCH:
-            self.epoch = seen_epoch + 1
+        if self._epoch < seen_epoch < MAX_SEEN_EPOCH:
+            self._epoch = seen_epoch + 1
+            self._meta_bytes = None
 
     def next_fence(self) -> Fence:
         """A fence number higher than any before in this life, in those that the store knows, or that an agent told."""
         self._counter += 1
-        return Fence(epoch=self.epoch, counter=self._counter)
+        return Fence(epoch=self._epoch, counter=self._counter)
 
     def note_rate(self, job: Job, lease: Lease, bytes_per_s: int, now_s: float) -> None:
         """A lease's rate or state changes: one row of the timeline."""

@@ -14,6 +14,7 @@ if stored_number >= number or (stored_epoch == epoch and not ours) then
   return {'fenced', stored_epoch, stored_number}
 end
 if stored_number < number - 1 then return {'lost', stored_epoch, stored_number} end
+if stored_number > 0 and stored[3] ~= writer and ARGV[11] == '' then return {'fenced', stored_epoch, stored_number} end
 
 redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'number', ARGV[2], 'writer', ARGV[3], 'boot_id', ARGV[4],
   'now_s', ARGV[5], 'grace_s', ARGV[6], 'grace_until_s', ARGV[7], 'run_id', ARGV[8], 'meta', ARGV[9])

@@ -55,7 +55,7 @@ class MemoryStore:
 
     async def commit(self, batch: Batch) -> None:
         kept = self._pools.setdefault(batch.pool, _Pool(self._log_rows))
-        if not must_land(batch.head, kept.head, batch.pool):
+        if not must_land(batch.head, kept.head, batch.pool, claims=batch.opening is not None):
             return
         for key, value in batch.changes.records.items():
             if value is None:

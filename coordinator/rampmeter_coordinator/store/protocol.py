@@ -44,7 +44,7 @@ class Head:
     """What a store knows of a pool beside its records.
 
     number         of the newest commit; each commit is one more than the last
-    epoch          grows with each start of a coordinator, or if an agent has seen a later one; a lower one is fenced
+    epoch          grows with each start of a coordinator; a lower one is fenced
     writer         random per start: two that start in the same millisecond have the same epoch
     boot_id, now_s the machine and its clock at that commit: records carry times of this clock
     grace_s        grace that the writing coordinator's leases call for
@@ -159,8 +159,12 @@ class Store(Protocol):
         ...
 
 
-def must_land(batch: Head, stored: Head | None, pool: str) -> bool:
-    """Whether this commit has still to be written; False if it is there already. Raises Fenced or LostCommits."""
+def must_land(batch: Head, stored: Head | None, pool: str, *, claims: bool) -> bool:
+    """Whether this commit has still to be written; False if it is there already. Raises Fenced or LostCommits.
+
+    Only one that `claims` the pool, the first of its writer, goes on from what another has written: in a store that was
+    emptied numbers and epochs may fit by chance.
+    """
     if stored is None:
         if batch.number == 1:
             return True
@@ -175,6 +179,8 @@ def must_land(batch: Head, stored: Head | None, pool: str) -> bool:
         raise LostCommits(
             f"pool {pool}: the store is at commit {stored.number}, but it had kept {batch.number - 1}"
         )
+    if stored.writer != batch.writer and not claims:
+        raise Fenced(f"pool {pool}: commit {stored.number} is another coordinator's")
     return True
 
 

@@ -64,7 +64,7 @@ class PoolFile:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             index = self._index(batch.pool)
-            if must_land(batch.head, index.head, batch.pool):
+            if must_land(batch.head, index.head, batch.pool, claims=batch.opening is not None):
                 self._write(batch, index)
             self._db.execute("COMMIT")
         except BaseException:

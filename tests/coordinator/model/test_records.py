@@ -16,7 +16,7 @@ from rampmeter_coordinator.model.history import PRIOR
 from rampmeter_coordinator.model.ledger import Ledger
 from rampmeter_coordinator.model.particulars import NO_MISHAPS, NO_TERMS, Mishaps, shared_terms
 from rampmeter_coordinator.model.records import INFINITY, Job, Planned, SafeOffer
-from rampmeter_coordinator.model.state import MAX_SEEN_EPOCH
+from rampmeter_coordinator.model.state import MAX_SEEN_EPOCH, fence_epoch_of
 from support.desk import POOL, Desk
 from support.lives import record
 
@@ -320,7 +320,7 @@ def test_an_epoch_of_this_life_is_nothing_to_outgrow() -> None:
     job = desk.writer(1, T)
     for seen_epoch in (0, 8, 9):
         job.register(T + 1, seen_epoch=seen_epoch)
-        assert desk.ledger.epoch == 9
+        assert fence_epoch_of(desk.meta) == 9
 
 
 def test_an_epoch_that_cannot_be_is_not_believed() -> None:
@@ -330,9 +330,9 @@ def test_an_epoch_that_cannot_be_is_not_believed() -> None:
     for seen_epoch in (MAX_COUNT, MAX_SEEN_EPOCH):
         assert isinstance(job.register(T, seen_epoch=seen_epoch), Noted)
     assert isinstance(job.register(T, seen_epoch=12, claim="f" * 32), Refusal)
-    assert desk.ledger.epoch == 9
+    assert fence_epoch_of(desk.meta) == 9
     job.register(T, seen_epoch=MAX_SEEN_EPOCH - 1)
-    assert desk.ledger.epoch == MAX_SEEN_EPOCH
+    assert fence_epoch_of(desk.meta) == MAX_SEEN_EPOCH
 
 
 def test_lost_memory_re_creates_a_holder_under_a_new_fence() -> None:
