@@ -85,7 +85,11 @@ _TOTALS: Sequence[tuple[str, str, Callable[[Totals], int]]] = (
     ),
     ("failures", "Of these, those that had worked and did not end cleanly.", lambda t: t.failures),
     ("urgent_false_alarms", "Urgent saves after which the job went on.", lambda t: t.false_alarms),
-    ("absurd_reports", "Reports of saves that cannot have been so, and claims that stand alone.", lambda t: t.absurd),
+    (
+        "absurd_reports",
+        "Reports of saves that cannot have been so, and claims that stand alone.",
+        lambda t: t.absurd,
+    ),
 )
 
 

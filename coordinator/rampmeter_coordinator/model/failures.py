@@ -3,8 +3,9 @@
 Failures per GPU-hour have a Gamma prior, one failure in 50,000 GPU-hours, pooled over the jobs: after k failures in t
 GPU-hours M = (50,000 + t) / ((1 + k) n) hours for a job of n GPUs (`core.interval.mtbf`). A job that gives its own M is
 its own prior, with its own k and t, and weighs as much as five failures: with the weight of one, chance alone cost a
-simulated fleet whose jobs gave their M exactly .01 % of its GPU time. Once the pool has seen enough to doubt a word far
-above its rate, a multiple of what the pool shows is the most that is believed.
+simulated fleet whose jobs gave their M exactly .01 % of its GPU time. A word by which the job should have failed far
+more often than it did is refuted: the pool's rate stands in its place where that is lower. Once the pool has seen
+enough to doubt a word far above its rate, a multiple of what the pool shows is the most that is believed.
 
 Old evidence fades, so that a bad week shows. No job counts for more than three failures, nor for the GPU-hours of more
 than three: what it has more of both is scaled down together, so that a job that fails all the time does not make the
@@ -31,6 +32,12 @@ MOST_FAILURES = 3.0
 
 WEIGHT_OF_WORD = 5.0
 """What a user says of M is worth so many failures."""
+
+REFUTED = 5.0
+"""So many failures expected for each that came, and one: a true word comes to this in one job of 150 (e^-5), and the
+next failure lets it be believed again."""
+
+ABSURD = 10.0 * REFUTED
 
 ENOUGH_TO_DOUBT = 3.0
 """From so many failures on the pool's rate is held against what a user believes ..."""
@@ -68,9 +75,24 @@ def mtbf_s(job: Job) -> float:
         return pooled_s
     own_s = job.mtbf_s
     if history is not None:
-        ran_s = history.gpu_hours * 3600.0 / job.num_gpus
-        own_s = (WEIGHT_OF_WORD * own_s + ran_s) / (WEIGHT_OF_WORD + history.num_failures)
+        own_s = (WEIGHT_OF_WORD * own_s + _ran_s(job, history)) / (WEIGHT_OF_WORD + history.num_failures)
+        own_s = max(own_s, pooled_s) if _is_refuted(job, history, REFUTED) else own_s
     return min(own_s, MOST_ABOVE_POOL * pooled_s) if belief.num_failures >= ENOUGH_TO_DOUBT else own_s
+
+
+def is_absurd(job: Job) -> bool:
+    """What the job says of M is not only refuted by its life but has nothing to do with it."""
+    return job.history is not None and _is_refuted(job, job.history, ABSURD)
+
+
+def _is_refuted(job: Job, history: History, num_expected: float) -> bool:
+    if job.mtbf_s is None or history.survives is Survives.SITE:
+        return False
+    return _ran_s(job, history) > num_expected * job.mtbf_s * (1.0 + history.num_failures)
+
+
+def _ran_s(job: Job, history: History) -> float:
+    return history.gpu_hours * 3600.0 / job.num_gpus
 
 
 class Event(Struct, omit_defaults=True, kw_only=True):

@@ -93,9 +93,11 @@ class Market:
         self._absurd.pop(job.uid, None)
         self._columns.free(job.row)
 
-    def found_absurd(self, job: Job) -> None:
-        """What the job claims is, as an answer says. That is news until it claims something else."""
+    def found_absurd(self, job: Job) -> bool:
+        """What the job claims is absurd: whether that is news. It is not until the job claims something else."""
+        is_news = job.uid not in self._absurd
         self._absurd[job.uid] = _claims(job)
+        return is_news
 
     def _enter(self, job: Job) -> None:
         job.row = self._columns.new_row(job.uid)

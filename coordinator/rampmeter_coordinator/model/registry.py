@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from rampmeter.core import phase
 from rampmeter.core.messages import EndReason, Heartbeat, Outcome, Plan, RefusalReason, Register, Release
-from rampmeter_coordinator.model import bidding, counting, estimates, planning
+from rampmeter_coordinator.model import bidding, counting, estimates, failures, planning
 from rampmeter_coordinator.model.attempts import Attempts
 from rampmeter_coordinator.model.commands import Priced, Refusal
 from rampmeter_coordinator.model.market import Market
@@ -138,10 +138,14 @@ class Registry:
         for uid in command.absurd:
             job = self._state.jobs.get(uid)
             if job is not None:
-                self._state.count("absurd")
-                estimates.doubt(job, None)
-                self._market.found_absurd(job)
+                self._found_absurd(job)
                 self._state.touch(job, now_s)
+
+    def _found_absurd(self, job: Job) -> None:
+        """What the job claims of itself, not what it reports of a save: counted once until it claims something else."""
+        if self._market.found_absurd(job):
+            self._state.count("absurd")
+            estimates.doubt(job, None)
 
     def plan_for(self, job: Job, now_s: float) -> Plan | None:
         """The plan to send with the next answer; None while the job has confirmed the newest."""
@@ -221,6 +225,8 @@ class Registry:
             self._state.count("written_bytes", request.done_bytes)
             estimates.learn(job, request, planning.load_of(job))
             self._market.committed(job)
+            if failures.is_absurd(job):
+                self._found_absurd(job)
 
     def _most_bytes_per_s(self, job: Job) -> int | None:
         """What no lease of the job is above; in shadow mode they follow what the job says of itself."""

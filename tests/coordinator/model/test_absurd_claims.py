@@ -215,10 +215,13 @@ def test_claims_that_move_nobody_are_not_counted() -> None:
     assert found(stall, 0.0) == ()
 
 
-def saved(desk: Desk, number: int, now_s: float, **figures: Any) -> Talker:
+def saved(desk: Desk, number: int, now_s: float, *, attempt: int = 1, **figures: Any) -> Talker:
     """It has saved once, alone at full rate."""
-    words = {"num_gpus": 8, "mtbf_s": 32_400.0} | figures
-    one = desk.writer(number, now_s, num_bytes=100_000, **words)
+    one = desk.job(number, num_bytes=100_000, **({"num_gpus": 8, "mtbf_s": 32_400.0} | figures))
+    one.attempt = attempt
+    one.register(now_s)
+    one.ask(now_s)
+    one.ready(now_s)
     for later_s in range(5, 101, 5):
         one.renew(now_s + later_s, 1000, done_bytes=1000 * later_s, busy_s=float(later_s))
     one.release(now_s + 100.0, done_bytes=100_000, stall_s=1.0, lead_s=0.0, write_s=100.0, busy_s=100.0)
@@ -247,12 +250,25 @@ def test_an_absurd_claim_is_counted_with_the_job_and_moves_no_price() -> None:
     before, honest, desk = price_after()
     assert 0.0 < before < honest
     assert desk.ledger.totals.absurd == 0
-    _, after, desk = price_after(**SHORT_M)
+    _, after, desk = price_after(num_gpus=2**53)
     assert after == pytest.approx(honest, rel=0.01)
     assert named_absurd(desk, 840.0) == {"job-6": 1}
     saved(desk, 7, 900.0)
     assert desk.ledger.pool_view(1100.0).price_gpu_s_per_byte > after
     assert named_absurd(desk, 1100.0) == {"job-6": 1}
+
+
+def test_an_m_that_life_makes_absurd_is_counted_and_shortens_no_interval() -> None:
+    """Of a hundred thousand failures none came: the job is as one that gives no M, and is counted once."""
+    before, _, desk = price_after(**SHORT_M)
+    assert named_absurd(desk, 840.0) == {"job-6": 1}
+    _, silent, _ = price_after(mtbf_s=None)
+    assert desk.ledger.pool_view(840.0).price_gpu_s_per_byte == pytest.approx(silent, rel=1e-3)
+    assert before < silent < 2.0 * before
+    saved(desk, 6, 900.0, attempt=2, **SHORT_M)
+    assert named_absurd(desk, 1100.0) == {"job-6": 1}
+    saved(desk, 6, 1100.0, attempt=3, mtbf_s=1e-2)
+    assert named_absurd(desk, 1300.0) == {"job-6": 2}
 
 
 def test_what_was_counted_outlives_a_restart() -> None:

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from rampmeter.core.messages import Survives
+from rampmeter_coordinator.model import failures
 from rampmeter_coordinator.model.failures import HALF_LIFE_S, MOST_FAILURES, Failures, mtbf_s
 from rampmeter_coordinator.model.history import PRIOR, Belief, History
 from rampmeter_coordinator.model.records import Job
@@ -189,6 +190,45 @@ def test_a_job_that_gives_m_learns_from_its_own_failures() -> None:
     assert mtbf_s(one) == pytest.approx(12.6 * HOUR)
     one.history.num_failures = 2.0
     assert mtbf_s(one) == pytest.approx(9 * HOUR)
+
+
+@pytest.mark.parametrize(
+    ("ran_h", "num_failures", "believed_h"),
+    [(44.9, 0.0, (45 + 44.9) / 5), (45.1, 0.0, 195.3), (45.1, 1.0, (45 + 45.1) / 6), (90.1, 1.0, 195.3)],
+)
+def test_a_word_is_refuted_by_life(ran_h: float, num_failures: float, believed_h: float) -> None:
+    """9 h are 5 failures in 45 h: where none came, the job is as the pool; one that comes bears its word out."""
+    one = job(mtbf_s=9 * HOUR)
+    one.history.gpu_hours, one.history.num_failures = ran_h * 256, num_failures
+    assert mtbf_s(one) / HOUR == pytest.approx(believed_h, rel=0.001)
+
+
+def test_only_a_word_that_has_nothing_to_do_with_life_is_absurd() -> None:
+    """Fifty failures expected and none seen; what is said of the site, or nothing, never is."""
+    one = job(mtbf_s=9 * HOUR)
+    one.history.gpu_hours = 449.0 * 256
+    assert not failures.is_absurd(one)
+    one.history.gpu_hours = 451.0 * 256
+    assert failures.is_absurd(one)
+    one.history.num_failures = 1.0
+    assert not failures.is_absurd(one)
+    one.history.gpu_hours = 1e9
+    assert failures.is_absurd(one)
+    one.history.survives = Survives.SITE
+    assert not failures.is_absurd(one)
+    silent = job(mtbf_s=None)
+    silent.history.gpu_hours = 1e9
+    assert not failures.is_absurd(silent)
+
+
+def test_a_refuted_word_is_not_replaced_by_a_worse_one() -> None:
+    """Where the pool's rate makes M shorter still, the job's own hours count as before."""
+    one = job(mtbf_s=9 * HOUR, belief=Belief(num_failures=99.0, gpu_hours=0.0))
+    one.history.gpu_hours = 100.0 * 256
+    pooled_h = 50_000 / 100 / 256
+    assert mtbf_s(one) / HOUR == pytest.approx(4 * pooled_h)
+    one.belief = Belief(num_failures=2.9, gpu_hours=-40_000.0)
+    assert mtbf_s(one) / HOUR == pytest.approx((45 + 100) / 5)
 
 
 @pytest.mark.parametrize(("num_failures", "believed_h"), [(2.0, 500.0), (3.0, 4 * 48.8)])
