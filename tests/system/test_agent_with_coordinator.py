@@ -20,6 +20,9 @@ BUDGET = 8_000_000
 BIG = 16_000
 """Hidden units for a state of about 25 MB: a flush of 3 s at the budget."""
 
+STEP_S = 0.05
+"""The device works and the processor is free meanwhile: for the writer and for the coordinator."""
+
 
 class Trainer:
     """A training loop in a thread, with its events."""
@@ -39,7 +42,7 @@ class Trainer:
             self._root, coordinator=self._url, on_event=self.events.append, **self._options
         ) as ckpt:
             self.step = ckpt.restore(self.run.state) or 0
-            while not self.stop.is_set() and not ckpt.should_stop:
+            while not self.stop.wait(STEP_S) and not ckpt.should_stop:
                 self.run.train_one()
                 self.step += 1
                 ckpt.step(self.step, self.run.state)
@@ -106,8 +109,8 @@ def test_kill_9_in_the_middle_of_a_flush_loses_nothing(tmp_path):
     """Restarted on its data directory the coordinator honours the lease; the flush never stops for long."""
     with (
         serving(tmp_path, "--fresh", **SLOW) as coordinator,
-        Trainer(tmp_path / "job", coordinator.url) as trainer,
-    ):
+        Trainer(tmp_path / "job", coordinator.url, hidden=2 * BIG) as trainer,
+    ):  # a flush of 6 s, so that it outlasts the restart on a busy machine, too
         trainer.wait_until_writing()
         wait_for(lambda: leases(coordinator), what="the lease")
         fence = leases(coordinator)[0]["fence"]
