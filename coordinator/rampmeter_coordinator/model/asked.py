@@ -33,7 +33,7 @@ ALONE_SHARE = 0.02
 """... at most so many of the jobs, but always one, say such a thing. More are a kind of job: spot beside reserved."""
 
 FEWEST = 3
-"""Jobs that have saved: with two there is one word against another."""
+"""Words to compare: with two there is one against another. Where fewer jobs have saved, newcomers are heard, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +82,25 @@ class Asked:
     def doubting(self) -> "Asked":
         """The same with what is usual in place of doubted words: the GPU-time between failures, the bytes per GPU, and
         the C that was measured in place of a wish. Nobody asks for more by it.
+
+        The first two are also looked at together, as M b: more GPUs than there are would excuse an M that is as many
+        times too short, and a little of both would be a hundred times off.
         """
         saved = np.isinf(self.believed_bytes_per_s)
-        if np.count_nonzero(saved) < FEWEST:
+        heard = saved if np.count_nonzero(saved) >= FEWEST else np.ones_like(saved)
+        if heard.size < FEWEST or not saved.any():
             return self
-        usual_bytes, many_gpus = _doubted(self.bytes_per_gpu, saved)
+        usual_bytes, many_gpus = _doubted(self.bytes_per_gpu, saved, heard)
         num_gpus = self.num_bytes / self.bytes_per_gpu
-        usual_gpu_s, short_mtbf = _doubted(self.twice_mtbf_s * num_gpus, saved)
-        _, short_wish = _doubted(self.own_cost_s, saved)
-        often = many_gpus | short_mtbf
+        usual_gpu_s, short_mtbf = _doubted(self.twice_mtbf_s * num_gpus, saved, heard)
+        _, both = _doubted(self.twice_mtbf_s * self.num_bytes, saved, heard)
+        _, short_wish = _doubted(self.own_cost_s, saved, heard)
+        often = many_gpus | short_mtbf | both
         if not (often | short_wish).any():
             return self
-        bytes_per_gpu = np.where(many_gpus, usual_bytes, self.bytes_per_gpu)
+        bytes_per_gpu = np.where(
+            many_gpus | both, np.maximum(self.bytes_per_gpu, usual_bytes), self.bytes_per_gpu
+        )
         usual_s = usual_gpu_s * bytes_per_gpu / self.num_bytes
         return replace(
             self,
@@ -103,9 +110,11 @@ class Asked:
         )
 
 
-def _doubted(words: Floats, saved: Bools) -> tuple[float, Bools]:
-    """What is usual, the median, and whose words stand alone."""
-    others = words[saved]
+def _doubted(words: Floats, saved: Bools, heard: Bools) -> tuple[float, Bools]:
+    """What is usual, the median of those `heard`, and whose words stand alone among them. Only who saved is doubted:
+    all others count for little anyhow.
+    """
+    others = words[heard]
     alone, middle = max(1, int(ALONE_SHARE * others.size)), others.size // 2
     ordered = np.partition(others, (alone, middle))
     return float(ordered[middle]), saved & (FAR_BELOW * words < ordered[alone])

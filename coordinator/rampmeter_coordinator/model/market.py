@@ -10,8 +10,9 @@ import math
 
 from rampmeter.core.interval import Load
 from rampmeter.core.messages import Kind
-from rampmeter_coordinator.model import planning
+from rampmeter_coordinator.model import estimates, planning
 from rampmeter_coordinator.model.columns import Columns
+from rampmeter_coordinator.model.particulars import Claims
 from rampmeter_coordinator.model.pricing import Question
 from rampmeter_coordinator.model.records import Job
 from rampmeter_coordinator.model.state import PoolState
@@ -30,9 +31,6 @@ LOOK_FOR_LOST_S = 60.0
 """Jobs that are lost leave without a word, and come back so."""
 
 
-_Claims = tuple[int, float | None]
-
-
 class Market:
     """The jobs of one pool as the price sees them."""
 
@@ -42,10 +40,11 @@ class Market:
         self._asked_s = self._looked_s = -math.inf
         self._asked_budget_bytes_per_s = 0
         self._moved_bytes_per_s = 0.0
-        self._absurd: dict[str, _Claims] = {}
-        """Whose claims were found absurd, and what they were."""
+        self._absurd: set[str] = set()
+        """Who still claims what was found absurd."""
         for job in state.jobs.values():
             self._enter(job)
+            self._look_at_claims(job)
             self._put(job)
             job.load = None
             if job.finished:
@@ -58,8 +57,7 @@ class Market:
 
         A job that has saved before stays believed in what it asked for until now.
         """
-        if self._absurd.get(job.uid) != _claims(job):
-            self._absurd.pop(job.uid, None)
+        self._look_at_claims(job)
         if job.row < 0:
             self._enter(job)
             self.figures_changed(job)
@@ -90,14 +88,22 @@ class Market:
     def forgotten(self, job: Job) -> None:
         """There is no such job any more."""
         self.left(job)
-        self._absurd.pop(job.uid, None)
+        self._absurd.discard(job.uid)
         self._columns.free(job.row)
 
     def found_absurd(self, job: Job) -> bool:
-        """What the job claims is absurd: whether that is news. It is not until the job claims something else."""
-        is_news = job.uid not in self._absurd
-        self._absurd[job.uid] = _claims(job)
+        """What the job claims is absurd: whether that is news. It is not until it claims something else that is."""
+        known, claims = estimates.evidence_of(job), _claims(job)
+        is_news = known.absurd != claims
+        known.absurd = claims
+        self._absurd.add(job.uid)
         return is_news
+
+    def _look_at_claims(self, job: Job) -> None:
+        if job.known.absurd == _claims(job):
+            self._absurd.add(job.uid)
+        else:
+            self._absurd.discard(job.uid)
 
     def _enter(self, job: Job) -> None:
         job.row = self._columns.new_row(job.uid)
@@ -153,6 +159,6 @@ class Market:
                 self._put(job)
 
 
-def _claims(job: Job) -> _Claims:
+def _claims(job: Job) -> Claims:
     """What nobody can measure."""
-    return job.num_gpus, job.mtbf_s
+    return job.num_gpus, job.mtbf_s, job.terms.interval_max_s

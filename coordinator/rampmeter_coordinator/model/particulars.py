@@ -90,6 +90,10 @@ class Turn(Record, kw_only=True):
     num_false_alarms: int = 0
 
 
+Claims = tuple[int, float | None, float | None]
+"""What nobody can measure: GPUs, M and the longest interval that is wished."""
+
+
 class Evidence(Record, kw_only=True):
     """What stands behind the figures of a job, and those of them that only saves show (`estimates`).
 
@@ -100,6 +104,7 @@ class Evidence(Record, kw_only=True):
     of_*               number of samples in each figure; 0 = believed
     num_gpus, mtbf_s   those that its newest save was made under, as far as they were borne out
     num_absurd         reports that could not be, and claims that stand alone
+    absurd             the newest claims that were counted so: not again before there are other ones
     """
 
     num_committed: int = 0
@@ -117,6 +122,7 @@ class Evidence(Record, kw_only=True):
     of_eps: int = 0
     of_rate: int = 0
     num_absurd: int = 0
+    absurd: Claims | None = None
 
 
 NO_EVIDENCE = Evidence()

@@ -16,7 +16,7 @@ from rampmeter_coordinator.model.records import Job
 from rampmeter_coordinator.sim.population import mixed_fleet
 from support.desk import Desk, Talker
 from support.records import job
-from support.stall import BIG, GPUS, Stall, example, intervals
+from support.stall import BIG, GPUS, MTBF_S, Stall, example, intervals
 
 LATER_S = ASK_ANYHOW_S + 0.01
 LOADS = [0.5, 0.9, 0.995, 1.0, 1.05, 1.5, 3.0]
@@ -88,6 +88,41 @@ def test_an_absurd_claim_moves_nobody_in_a_mixed_fleet(claim: dict[str, Any], se
         after = told(jobs, load, honest)
         del after[number]
         assert after == pytest.approx(before[:number] + before[number + 1 :], rel=0.05)
+
+
+@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize("num_saved", [1, 2])
+@pytest.mark.parametrize("claim", ABSURD, ids=str)
+def test_the_first_to_save_is_no_measure_of_itself(
+    claim: dict[str, Any], num_saved: int, load: float
+) -> None:
+    """Where a pool has just begun, what newcomers say is heard: the others' intervals stay as they were."""
+    honest = [example(str(number), of_bytes=int(number < num_saved)) for number in range(30)]
+    liar = example("0", of_bytes=1, **claim)
+    assert told([liar, *honest[1:]], load, honest)[1:] == pytest.approx(
+        told(honest, load, honest)[1:], rel=1e-3
+    )
+
+
+@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize("wish", [{}, {"interval_max_s": 1.0}], ids=str)
+def test_two_words_together_are_not_a_hundred_times_off(wish: dict[str, float], load: float) -> None:
+    """GPUs and M, neither of them ten times beyond the others': more GPUs excuse no M that is short twice over."""
+    honest = [example(str(number), of_bytes=1) for number in range(30)]
+    liar = example("0", of_bytes=1, num_gpus=int(9.9 * GPUS), mtbf_s=MTBF_S / 9.9**2, **wish)
+    assert told([liar, *honest[1:]], load, honest)[1:] == pytest.approx(
+        told(honest, load, honest)[1:], rel=1e-3
+    )
+
+
+@pytest.mark.parametrize("num_saved", [0, 1, 2, 3])
+@pytest.mark.parametrize("num_jobs", [3, 5, 30, 200])
+def test_no_honest_fleet_is_doubted_while_few_have_saved(num_jobs: int, num_saved: int) -> None:
+    """It is priced exactly from its first question on."""
+    for seed in range(10):
+        asked = Asked.of(planning.load_of(one) for one in honest_fleet(num_jobs, seed))
+        asked.believed_bytes_per_s[num_saved:] = 0.0
+        assert asked.doubting() is asked
 
 
 @pytest.mark.parametrize("num_jobs", [5, 30, 200, 1000])
@@ -196,6 +231,20 @@ def test_an_absurd_claim_is_found_once_until_another_one_is_made() -> None:
     assert found(stall, 2 * LATER_S) == ("liar",)
 
 
+def test_another_absurd_wish_is_another_claim() -> None:
+    """And whoever goes back to what was counted last, after something honest, is not counted again."""
+    liar = example("liar", of_bytes=1, interval_max_s=1.0)
+    stall = Stall(*thirty(), liar, config=replace(BIG, capacity_bytes_per_s=10**12))
+    told_of = [found(stall, 0.0)]
+    for number, wish_s in enumerate((2.0, None, 2.0), 1):
+        liar.terms = struct.replace(liar.terms, interval_max_s=wish_s)
+        stall.market.registered(liar)
+        stall.market.committed(liar)
+        stall.grow(2.0, stall.state.jobs["0"])
+        told_of.append(found(stall, number * LATER_S))
+    assert told_of == [("liar",), ("liar",), (), ()]
+
+
 def test_the_row_of_a_forgotten_job_names_the_next_one() -> None:
     """And the next one may be absurd under the same name."""
     liar = example("liar", of_bytes=1, **SHORT_M)
@@ -272,13 +321,23 @@ def test_an_m_that_life_makes_absurd_is_counted_and_shortens_no_interval() -> No
 
 
 def test_what_was_counted_outlives_a_restart() -> None:
-    """It is kept with the very answer that told it."""
+    """It is kept with the very answer that told it, and not counted once more."""
     desk = Desk()
     one = desk.known(1, 0.0)
-    desk.apply(Priced(price_gpu_s_per_byte=0.0, absurd=(one.uid,)), 1.0)
-    desk.restart()
-    assert named_absurd(desk, 2.0) == {"job-1": 1}
-    assert desk.ledger.totals.absurd == 1
+    for now_s in (1.0, 2.0):
+        desk.apply(Priced(price_gpu_s_per_byte=0.0, absurd=(one.uid,)), now_s)
+        desk.restart()
+        assert named_absurd(desk, now_s) == {"job-1": 1}
+        assert desk.ledger.totals.absurd == 1
+
+
+def test_a_restart_does_not_ask_again_about_claims_that_were_counted() -> None:
+    """The next life knows whose they are."""
+    liar = example("liar", of_bytes=1, **SHORT_M)
+    stall = Stall(*thirty(), liar, config=BIG)
+    assert found(stall, 0.0) == ("liar",)
+    kept = [Job.from_bytes(one.to_bytes()) for one in stall.state.jobs.values()]
+    assert found(Stall(*kept, config=BIG), 0.0) == ()
 
 
 def test_whoever_is_gone_when_the_answer_comes_is_passed_over() -> None:
