@@ -168,6 +168,7 @@ class PoolState(Bandwidth):
         """What the attempts of this job have shown; begun where there is none."""
         if job.history is None:
             job.history = History(credited_s=job.registered_s)
+            job.load = None  # M is of it from now on: the same but for its last digit, which a replay shows
         return job.history
 
     def set_price(self, price: float) -> None:

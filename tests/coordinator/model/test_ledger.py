@@ -3,7 +3,7 @@
 import pytest
 
 from rampmeter.core.messages import Fence, Gone, Grant, Noted, RefusalReason, Wait
-from rampmeter_coordinator.model.commands import Refusal
+from rampmeter_coordinator.model.commands import Priced, Refusal
 from support.desk import POOL, Desk, Talker
 
 T = 1000.0
@@ -282,3 +282,19 @@ def test_sums_are_up_to_date_before_anybody_is_served() -> None:
     desk.tick(T + 79)
     safe = next(view.plan for view in desk.ledger.job_views(T + 79)).safe_bytes_per_s
     assert writer.hear().bytes_per_s == 1000 - safe
+
+
+def test_to_look_at_a_pool_changes_nothing_that_is_decided() -> None:
+    """Not in the last digit, which a replay of the log would show: there nobody looked."""
+    answers = []
+    for looked_at in (False, True):
+        desk = Desk()
+        job = desk.job(1, mtbf_s=54.043489521195255)  # five times it, and a fifth of that, is another number
+        job.register(0.0)
+        desk.apply(Priced(price_gpu_s_per_byte=1.0), 1.0)
+        if looked_at:
+            desk.ledger.job_views(1.0)
+        answers.append(job.heartbeat(2.0, warm_up_s=1.0))
+    assert answers[0] == answers[1]
+    assert isinstance(answers[0], Noted)
+    assert answers[0].plan is not None
