@@ -160,5 +160,4 @@ class Market:
 
 
 def _claims(job: Job) -> Claims:
-    """What nobody can measure."""
-    return job.num_gpus, job.mtbf_s, job.terms.interval_max_s
+    return Claims(num_gpus=job.num_gpus, mtbf_s=job.mtbf_s, wish_s=job.terms.interval_max_s)

@@ -90,8 +90,12 @@ class Turn(Record, kw_only=True):
     num_false_alarms: int = 0
 
 
-Claims = tuple[int, float | None, float | None]
-"""What nobody can measure: GPUs, M and the longest interval that is wished."""
+class Claims(Struct, omit_defaults=True, frozen=True, gc=False, kw_only=True):
+    """What a job says of itself and nobody can measure; `wish_s` is its longest interval."""
+
+    num_gpus: int
+    mtbf_s: float | None = None
+    wish_s: float | None = None
 
 
 class Evidence(Record, kw_only=True):
