@@ -6,7 +6,7 @@ import pytest
 from rampmeter.core.messages import Fence, Grant, Kind, LeaseState, RateReason
 from rampmeter_coordinator.model import counting, particulars, records
 from rampmeter_coordinator.model.history import Belief, History
-from rampmeter_coordinator.model.particulars import Evidence, Save, Terms, Turn
+from rampmeter_coordinator.model.particulars import Claims, Evidence, Save, Terms, Turn
 from rampmeter_coordinator.model.pool import PoolConfig
 from rampmeter_coordinator.model.records import Job, Lease, Offer, OldShare, Planned, SafeOffer
 from rampmeter_coordinator.model.shifting import EARLIER, LATER, ClockOffset, shift, shift_records
@@ -21,6 +21,7 @@ DURATIONS = {
     Planned: {"interval_s", "phase_offset_s", "request_after_s", "safe_after_s", "safe_for_s"},
     Lease: {"throttled_s", "blocked_s", "busy_s"},
     Evidence: {"mtbf_s", "write_s", "at_work_s", "lead_s"},
+    Claims: {"mtbf_s", "wish_s"},
     Belief: {"site_s"},
     History: {
         "step_s",
