@@ -26,12 +26,14 @@ def run(first: list[str], beside: list[str], log: Path) -> int:
     Ctrl-C reaches both from the terminal; SIGTERM is passed on as one, so that their servers end as well.
     """
     log.parent.mkdir(exist_ok=True)
+    signal.signal(
+        signal.SIGINT, lambda *_: None
+    )  # before they start: they must not ignore it where we are told to
     with log.open("w") as output:
         running = [
             subprocess.Popen(beside, cwd=TOP, stdout=output, stderr=subprocess.STDOUT),
             subprocess.Popen(first, cwd=TOP),
         ]
-        signal.signal(signal.SIGINT, lambda *_: None)
         signal.signal(signal.SIGTERM, lambda *_: [process.send_signal(signal.SIGINT) for process in running])
         codes = [process.wait() for process in running]
     print(f"\nThe tests that ran beside:\n\n{log.read_text()}", flush=True)

@@ -80,13 +80,16 @@ def test_both_must_pass(
 
 
 @pytest.mark.parametrize(
-    "tell",
+    ("tell", "at_first"),
     [
-        pytest.param(lambda process: os.killpg(process.pid, signal.SIGINT), id="Ctrl-C"),
-        pytest.param(lambda process: process.terminate(), id="SIGTERM"),
+        pytest.param(lambda process: os.killpg(process.pid, signal.SIGINT), signal.SIG_DFL, id="Ctrl-C"),
+        pytest.param(lambda process: process.terminate(), signal.SIG_DFL, id="SIGTERM"),
+        pytest.param(lambda process: process.terminate(), signal.SIG_IGN, id="SIGTERM in the background"),
     ],
 )
-def test_both_end_when_told_to(tmp_path: Path, tell: Callable[[subprocess.Popen[bytes]], None]) -> None:
+def test_both_end_when_told_to(
+    tmp_path: Path, tell: Callable[[subprocess.Popen[bytes]], None], at_first: signal.Handlers
+) -> None:
     """Each as if by Ctrl-C, so that it stops what it started; the result is a failure."""
     folders = [tmp_path / "first", tmp_path / "beside"]
     for folder in folders:
@@ -97,6 +100,7 @@ def test_both_end_when_told_to(tmp_path: Path, tell: Callable[[subprocess.Popen[
         cwd=side_by_side.TOP / "tests",
         start_new_session=True,
         stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, at_first),
     )
     wait_for(lambda: all((folder / "begun").exists() for folder in folders), what="both to run")
     wait_for(lambda: catches(process.pid, signal.SIGTERM), what="what runs them to be ready for it")

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from rampmeter.core.interval import Load
+from rampmeter.core.interval import WRITE_FLOOR, Load
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -78,6 +78,10 @@ class Asked:
         middle = (each.size - 1) // 2
         usual = max(newcomer_bytes_per_s, float(np.partition(each, middle)[middle]))
         return float(np.minimum(each, np.maximum(self.believed_bytes_per_s, usual)).sum())
+
+    def at_most(self, bytes_per_s: float) -> "Asked":
+        """The same where no write is faster than this, whatever a job says of its write time: T >= h b / B."""
+        return replace(self, floor_s=np.maximum(self.floor_s, WRITE_FLOOR * self.num_bytes / bytes_per_s))
 
     def doubting(self) -> "Asked":
         """The same with what is usual in place of doubted words: the GPU-time between failures, the bytes per GPU, and

@@ -5,6 +5,7 @@ price, so the answer is unique. Pure: arrays in, numbers out, nothing of a ledge
 thread while the pool goes on.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,28 +51,28 @@ class Question:
 
     def answer(self) -> Priced | None:
         """The command that brings what is new; None where nothing is."""
-        doubted = self.asked.doubting()
+        asked = self.asked.at_most(self.budget_bytes_per_s)
+        doubted = asked.doubting()
         price = solve(doubted, self.budget_bytes_per_s, base_price=self.base_price, guess=self.price)
         if abs(price - self.price) <= SAME_PRICE * self.price:
             price = self.price
-        absurd = self._absurd(doubted, price)
+        too_much = asked.each(price) - doubted.each(price)
+        absurd = tuple(self._absurd(too_much > ABSURD_SHARE * self.budget_bytes_per_s))
         if price == self.price and not absurd:
             return None
         return Priced(price_gpu_s_per_byte=price, absurd=absurd)
 
-    def _absurd(self, doubted: Asked, price: float) -> tuple[str, ...]:
-        """Whose doubted words would move others."""
-        if doubted is self.asked:
-            return ()
-        too_much = self.asked.each(price) - doubted.each(price)
-        rows = self.rows[too_much > ABSURD_SHARE * self.budget_bytes_per_s]
-        return tuple(uid for uid in map(self.uids.__getitem__, rows) if uid not in self.known)
+    def _absurd(self, is_too_much: npt.NDArray[np.bool_]) -> Iterator[str]:
+        """Whose doubted words would move others, and were not known to."""
+        for row in self.rows[is_too_much]:
+            if self.uids[row] not in self.known:
+                yield self.uids[row]
 
 
 def solve(asked: Asked, budget_bytes_per_s: float, *, base_price: float = 0.0, guess: float = 0.0) -> float:
     """The smallest price >= `base_price` at which the demand fits, in GPU-seconds per byte; `guess` saves time only.
 
-    HIGHEST_PRICE where no price fits, which only an absurdly small budget does.
+    HIGHEST_PRICE where no price fits: what the floors alone ask for is too much.
     """
 
     def fits(price: float) -> bool:

@@ -169,6 +169,18 @@ def test_doubt_makes_nobody_ask_for_more() -> None:
         assert (doubted.each(price) <= asked.each(price)).all()
 
 
+@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize("claim", ABSURD, ids=str)
+def test_of_two_jobs_one_takes_no_more_than_the_storage_can(claim: dict[str, Any], load: float) -> None:
+    """There it is one word against another: the other one is left a fifth of the budget, however fast writes are said
+    to be, and is told 2.5 times its interval at most.
+    """
+    honest = [example(str(number), of_bytes=1) for number in range(2)]
+    _, before_s = told(honest, load, honest)
+    _, after_s = told([example("0", of_bytes=1, **claim), honest[1]], load, honest)
+    assert before_s * (1 - 1e-6) <= after_s <= 2.51 * before_s
+
+
 def test_of_two_jobs_neither_is_doubted() -> None:
     """One word stands against another."""
     asked = Asked.of(planning.load_of(one) for one in (example("a"), example("b", **SHORT_M)))
