@@ -24,8 +24,9 @@ finally:
 
 
 RUNNER = """
-import pathlib, sys
+import pathlib, signal, sys
 import side_by_side
+signal.signal(signal.SIGINT, {at_first})
 sys.exit(side_by_side.run({one}, {other}, pathlib.Path({log!r})))
 """
 
@@ -96,11 +97,14 @@ def test_both_end_when_told_to(
         folder.mkdir()
     one, other = ([sys.executable, "-c", UNTIL_INTERRUPTED, str(folder)] for folder in folders)
     process = subprocess.Popen(
-        [sys.executable, "-c", RUNNER.format(one=one, other=other, log=str(tmp_path / "log"))],
+        [
+            sys.executable,
+            "-c",
+            RUNNER.format(one=one, other=other, log=str(tmp_path / "log"), at_first=int(at_first)),
+        ],
         cwd=side_by_side.TOP / "tests",
         start_new_session=True,
         stderr=subprocess.DEVNULL,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, at_first),
     )
     wait_for(lambda: all((folder / "begun").exists() for folder in folders), what="both to run")
     wait_for(lambda: catches(process.pid, signal.SIGTERM), what="what runs them to be ready for it")
