@@ -26,9 +26,7 @@ def run(first: list[str], beside: list[str], log: Path) -> int:
     Ctrl-C reaches both from the terminal; SIGTERM is passed on as one, so that their servers end as well.
     """
     log.parent.mkdir(exist_ok=True)
-    signal.signal(
-        signal.SIGINT, lambda *_: None
-    )  # before they start: they must not ignore it where we are told to
+    signal.signal(signal.SIGINT, lambda *_: None)  # before they start, so that neither begins with it ignored
     with log.open("w") as output:
         running = [
             subprocess.Popen(beside, cwd=TOP, stdout=output, stderr=subprocess.STDOUT),
