@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from rampmeter.core.errors import CorruptCheckpoint, FormatTooNew
-from rampmeter.layout import MANIFEST_NAME
+from rampmeter.layout import MANIFEST_NAME, StepName
 
 FORMAT = 1
 _SELF_DIGEST = "manifest_sha256"
@@ -133,6 +133,13 @@ class Manifest:
 def read_manifest(directory: Path) -> Manifest:
     """The manifest of one checkpoint; FileNotFoundError if it is not committed."""
     return Manifest.from_json((directory / MANIFEST_NAME).read_bytes())
+
+
+def check_identity(manifest: Manifest, name: StepName) -> None:
+    """CorruptCheckpoint if the directory was renamed or copied by hand: it is not what its name says."""
+    found = StepName(step=manifest.step, attempt=manifest.attempt, nonce=manifest.nonce)
+    if found != name:
+        raise CorruptCheckpoint(f"the manifest in {name} belongs to {found}")
 
 
 def _digest(body: dict[str, Any]) -> str:

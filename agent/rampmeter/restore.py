@@ -5,6 +5,7 @@ a reason and the one before is taken; what was asked for by step is never replac
 never taken for "nothing there": training must not start at 0 because a disk was away.
 """
 
+import contextlib
 import logging
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,8 @@ from rampmeter import dcp
 from rampmeter.core.errors import CorruptCheckpoint, ForeignCheckpoints, RestoreError
 from rampmeter.layout import Root, StepName
 from rampmeter.loading import load_state
-from rampmeter.manifest import Manifest, read_manifest
+from rampmeter.manifest import check_identity, read_manifest
+from rampmeter.marks import Mark, put_mark
 from rampmeter.state import State
 from rampmeter.verification import Verifier
 
@@ -86,8 +88,9 @@ def _candidates(root: Root, step: int | None, *, fresh: bool) -> list[StepName]:
         raise RestoreError(f"cannot look for checkpoints in {root.path}: {error}") from error
     if foreign:
         raise ForeignCheckpoints(
-            f"{root.path} holds checkpoints of another writer ({', '.join(foreign[:3])}): load one yourself and pass "
-            "fresh=True to go on from it or to start without them, or choose another root"
+            f"{root.path} holds checkpoints of another writer ({', '.join(foreign[:3])}): take one in with "
+            f"`rampmeter checkpoints adopt {root.path / foreign[0]}`, or load one yourself and pass fresh=True to go "
+            "on from it or to start without them, or choose another root"
         )
     return [name for name in names if step is None or name.step == step]
 
@@ -104,7 +107,7 @@ def _is_passed(root: Root, name: StepName) -> bool:
 def _load(root: Root, name: StepName, state: State, world_size: int) -> dict[str, Any]:
     directory = root.directory(name)
     manifest = read_manifest(directory)
-    _check_identity(manifest, name)
+    check_identity(manifest, name)
     Verifier(directory, manifest).verify_sizes()
     if manifest.world_size != world_size:
         _log.warning(
@@ -114,13 +117,11 @@ def _load(root: Root, name: StepName, state: State, world_size: int) -> dict[str
             world_size,
         )
     reader = dcp.VerifiedReader(directory, manifest)
-    return load_state(state, reader, single_process=world_size == 1)
-
-
-def _check_identity(manifest: Manifest, name: StepName) -> None:
-    found = StepName(step=manifest.step, attempt=manifest.attempt, nonce=manifest.nonce)
-    if found != name:
-        raise CorruptCheckpoint(f"the manifest in {name} belongs to {found}")
+    values = load_state(state, reader, single_process=world_size == 1)
+    if manifest.world_size == world_size == 1:  # then all of it was read
+        with contextlib.suppress(OSError):  # a root that is only to be read
+            put_mark(directory, Mark.PROVEN)
+    return values
 
 
 def _note_skip(name: StepName, why: str) -> str:

@@ -277,7 +277,7 @@ def test_the_pointer_decides_nothing(root: Root, two: Any) -> None:
 def test_foreign_checkpoints_are_refused_with_advice(root: Root, two: Any) -> None:
     """Checkpoints of another writer are neither ignored nor loaded; the way out is named."""
     (root.path / "checkpoint-500").mkdir()
-    with pytest.raises(ForeignCheckpoints, match=r"checkpoint-500.*load one yourself.*fresh=True"):
+    with pytest.raises(ForeignCheckpoints, match=r"checkpoint-500.*checkpoints adopt.*load one yourself.*fresh=True"):
         restore(root, two().state)
     found = restore(root, two().state, fresh=True)
     assert found is not None
