@@ -15,6 +15,10 @@ from rampmeter.retention import Keep, prune, sweep, write_keep
 _log = logging.getLogger("rampmeter")
 
 
+_END_LIMIT_S = 1.0
+"""For the file that is just being removed; a file system that hangs keeps nobody longer."""
+
+
 class _Stopping(Exception):
     """The process wants to end, in the middle of a deletion."""
 
@@ -55,6 +59,7 @@ class Janitor:
         self.wait(limit_s)
         self._stop.set()
         self.poke()
+        self._thread.join(_END_LIMIT_S)
 
     def _run(self) -> None:
         while not self._stop.is_set():

@@ -33,7 +33,7 @@ def test_unpinning_what_is_not_pinned_is_told(root: Root, checkpoints) -> None:
 
 
 def test_what_is_no_checkpoint_cannot_be_pinned(root: Root, checkpoints) -> None:
-    """Leftovers and half-removed ones are refused, and nothing is pinned then."""
+    """Leftovers are refused, and nothing is pinned then."""
     put_commit(root, 1)
     leftover = put_leftover(root, 2, 1)
     with pytest.raises(ConfigError, match=f"{leftover} is no checkpoint"):

@@ -35,7 +35,6 @@ from rampmeter.manifest import (
     Manifest,
     Timings,
     Versions,
-    read_manifest,
 )
 from rampmeter.marks import Mark, put_mark
 from rampmeter.printing import print_answer
@@ -134,11 +133,11 @@ def _take_in(
     name = StepName(step=step, attempt=_ATTEMPT, nonce=_nonce(hashed))
     target = root.directory(name)
     blocks = b"".join(file.blocks for file in hashed)
-    manifest = _manifest(root, name, foreign, hashed, blocks)
+    manifest = _manifest(root, name, foreign, hashed, blocks).to_json()
     try:
         replace_file(directory / BLOCKS_NAME, blocks)
         put_mark(directory, Mark.PINNED)
-        replace_file(directory / MANIFEST_NAME, manifest.to_json())
+        replace_file(directory / MANIFEST_NAME, manifest)
         directory.rename(target)
     except FileNotFoundError:
         raise CorruptCheckpoint(f"{directory} is gone: somebody else adopts or removes it") from None
@@ -146,8 +145,8 @@ def _take_in(
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
             raise CorruptCheckpoint(f"the same checkpoint is there already, as {target}") from None
         raise
-    if read_manifest(target) != manifest:  # another one said another step just before the rename
-        replace_file(target / MANIFEST_NAME, manifest.to_json())
+    if (target / MANIFEST_NAME).read_bytes() != manifest:  # of another one, which said another step
+        replace_file(target / MANIFEST_NAME, manifest)
     sync_directory(directory.parent)
     sync_directory(root.path)
     return name

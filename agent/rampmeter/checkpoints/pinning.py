@@ -30,7 +30,7 @@ def _pin(args: argparse.Namespace) -> int:
 
 
 def _check_can_be_pinned(item: Found) -> None:
-    if item.condition in (Condition.UNCOMMITTED, Condition.HALF_REMOVED):
+    if item.condition is Condition.UNCOMMITTED:
         raise ConfigError(f"WHICH: {item.name} is no checkpoint: {item.why}")
 
 
