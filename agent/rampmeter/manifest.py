@@ -150,7 +150,7 @@ def _digest(body: dict[str, Any]) -> str:
 def _parse(content: bytes) -> dict[str, Any]:
     try:
         document = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CorruptCheckpoint(f"{MANIFEST_NAME} is not JSON: {error}") from error
     if not isinstance(document, dict):
         raise CorruptCheckpoint(f"{MANIFEST_NAME} is not a JSON object")

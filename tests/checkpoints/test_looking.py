@@ -35,6 +35,7 @@ def _damages(root: Root) -> dict[str, str]:
             (lambda d: (d / MANIFEST_NAME).write_bytes(b"{"), "MANIFEST.json is not JSON"),
             (lambda d: (d / MANIFEST_NAME).write_bytes(b""), "MANIFEST.json is not JSON"),
             (lambda d: flip(d / MANIFEST_NAME), "MANIFEST.json"),
+            (lambda d: (d / MANIFEST_NAME).write_bytes(b"[" * 100_000), "MANIFEST.json is not JSON"),
             (lambda d: (d / MANIFEST_NAME).write_bytes(b"[]"), "MANIFEST.json is not a JSON object"),
         ],
         start=2,
@@ -165,3 +166,29 @@ def test_a_step_of_several_attempts_is_ambiguous(root: Root, checkpoints) -> Non
             checkpoints("show", root.path, word) if word != "-1" else checkpoints(
                 "show", root.path, "--", "-1"
             )
+
+
+def test_an_error_of_the_storage_is_one_line(root: Root, checkpoints, monkeypatch) -> None:
+    """Where no directory can be named for it, the word of the system and the file; exit code 1."""
+    put_commit(root, 1)
+
+    def broken(_root: Root) -> None:
+        raise OSError(5, "Input/output error", "retention.json")
+
+    monkeypatch.setattr("rampmeter.checkpoints.removing.read_keep", broken)
+    code, text = checkpoints("prune", root.path)
+    assert code == 1
+    assert text == "rampmeter checkpoints: Input/output error: retention.json\n"
+
+
+def test_a_stop_is_one_line(root: Root, checkpoints, monkeypatch) -> None:
+    """Ctrl-C: exit code 130, and what is to be known."""
+    put_commit(root, 1)
+
+    def stop(_text: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rampmeter.checkpoints.looking.print_answer", stop)
+    code, text = checkpoints("ls", root.path)
+    assert code == 130
+    assert text.startswith("rampmeter checkpoints: stopped")

@@ -86,9 +86,6 @@ def _adopt(args: argparse.Namespace) -> int:
     except (CorruptCheckpoint, FormatTooNew) as error:
         say(str(error))
         return WRONG
-    except OSError as error:
-        say(f"{directory} cannot be adopted: {error.strerror}: {error.filename}")
-        return WRONG
     done = _Adoption(root=root, step=step, name=name, num_files=len(foreign.files), num_bytes=total_bytes)
     print_answer(as_json(_as_json(done)) if args.json else _as_text(done))
     return FINE

@@ -9,7 +9,7 @@ from rampmeter.checkpoints.adopting import ADOPT
 from rampmeter.checkpoints.looking import LS, SHOW
 from rampmeter.checkpoints.pinning import PIN, UNPIN
 from rampmeter.checkpoints.removing import PRUNE, RM
-from rampmeter.checkpoints.verb import say
+from rampmeter.checkpoints.verb import WRONG, say
 from rampmeter.checkpoints.verifying import VERIFY
 
 _INTERRUPTED = 130
@@ -55,4 +55,7 @@ class CheckpointsCommand:
         except KeyboardInterrupt:
             say("stopped; a removal that has begun is finished by the next `prune` or by the job")
             return _INTERRUPTED
+        except OSError as error:
+            say(f"{error.strerror}: {error.filename}")
+            return WRONG
         return code

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from rampmeter.checkpoints.survey import Condition, Found, Survey
+from rampmeter.checkpoints.survey import Found, Survey
 from rampmeter.core.errors import ConfigError
 from rampmeter.layout import StepName
 
 NEWEST = "newest"
-_NO_CHECKPOINT = (Condition.UNCOMMITTED, Condition.HALF_REMOVED)
 
 
 def select(found: Survey, words: Sequence[str]) -> list[Found]:
@@ -22,12 +21,10 @@ def select(found: Survey, words: Sequence[str]) -> list[Found]:
 
 def _one(found: Survey, word: str) -> Found:
     if word == NEWEST:
-        matches = [item for item in found.found if item.condition not in _NO_CHECKPOINT][:1]
+        matches = [item for item in found.found if item.condition.is_committed][:1]
     elif word.isdecimal() and word.isascii():
         matches = [
-            item
-            for item in found.found
-            if item.name.step == int(word) and item.condition not in _NO_CHECKPOINT
+            item for item in found.found if item.name.step == int(word) and item.condition.is_committed
         ]
     else:
         name = _directory_name(word)

@@ -26,6 +26,11 @@ class Condition(StrEnum):
     HALF_REMOVED = "half_removed"
 
     @property
+    def is_committed(self) -> bool:
+        """Whether it was a checkpoint once, and nobody has removed it."""
+        return self not in (Condition.UNCOMMITTED, Condition.HALF_REMOVED)
+
+    @property
     def is_wrong(self) -> bool:
         """Whether somebody who counts on this checkpoint should know."""
         return self in (Condition.DAMAGED, Condition.NEWER_FORMAT, Condition.UNREADABLE)
@@ -60,10 +65,6 @@ class Survey:
     def newest_whole(self) -> StepName | None:
         """The one that a restore would take, as far as sizes tell."""
         return next((item.name for item in self.found if item.condition is Condition.WHOLE), None)
-
-    @property
-    def has_newer_format(self) -> bool:
-        return any(item.condition is Condition.NEWER_FORMAT for item in self.found)
 
 
 def read_root(text: str) -> Root:

@@ -64,10 +64,9 @@ def list_text(found: Survey) -> str:
 def _head(found: Survey) -> str:
     manifests = [item.manifest for item in found.found if item.manifest is not None]
     job = f"job {manifests[0].job}, " if manifests else ""
-    size = sum(manifest.total_bytes for manifest in manifests)
-    committed = count(len(manifests), "checkpoint") if manifests else "no checkpoints"
-    total = f", {format_bytes(size)}" if manifests else ""
-    return f"{found.root.path}: {job}{committed}{total}"
+    num = sum(item.condition.is_committed for item in found.found)
+    total = f", {format_bytes(sum(manifest.total_bytes for manifest in manifests))}" if manifests else ""
+    return f"{found.root.path}: {job}{count(num, 'checkpoint') if num else 'no checkpoints'}{total}"
 
 
 def _row(item: Found) -> tuple[str, ...]:
@@ -95,7 +94,7 @@ def foreign_advice(found: Survey) -> str:
     """What stands there beside ours, and what can be done about it."""
     first = found.root.path / found.foreign[0]
     return (
-        f"Of another writer: {', '.join(found.foreign)}. `rampmeter checkpoints adopt {first} --step N` takes one in "
+        f"Of another writer: {', '.join(found.foreign)}. `rampmeter checkpoints adopt {first}` takes one in "
         "that torch.distributed.checkpoint has written; until then a restore refuses this root."
     )
 

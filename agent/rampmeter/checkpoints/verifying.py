@@ -6,10 +6,9 @@ The page cache of this host is passed by, as far as the kernel lets go of it: pr
 import argparse
 import contextlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any
 
 from rampmeter.checkpoints.selecting import select
 from rampmeter.checkpoints.survey import Condition, Found, Survey, look, read_root, survey
@@ -23,8 +22,6 @@ from rampmeter.marks import Mark, put_mark
 from rampmeter.printing import print_answer
 from rampmeter.progress import Bar
 from rampmeter.verification import Verifier
-
-_SKIPPED = (Condition.UNCOMMITTED, Condition.HALF_REMOVED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +52,7 @@ class Progress:
 
 
 @contextlib.contextmanager
-def shown_progress(total_bytes: int) -> Any:
+def shown_progress(total_bytes: int) -> Iterator[Progress]:
     """A Progress with a bar where standard error is a terminal."""
     bar = Bar(sys.stderr) if sys.stderr is not None and sys.stderr.isatty() else None
     try:
@@ -74,7 +71,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _verify(args: argparse.Namespace) -> int:
     root = read_root(args.root)
     found = survey(root)
-    chosen = select(found, args.which) or [item for item in found.found if item.condition not in _SKIPPED]
+    chosen = select(found, args.which) or [item for item in found.found if item.condition.is_committed]
     total_bytes = sum(item.manifest.total_bytes for item in chosen if item.manifest is not None)
     clock = SystemClock()
     begun_s = clock.now()
