@@ -70,6 +70,8 @@ class Janitor:
                 self._round()
             except _Stopping:
                 return
+            except OSError as error:
+                _log.warning("old checkpoints were not removed: %s", error)
             except Exception:
                 _log.exception("old checkpoints were not removed: unexpected error beside training")
             with self._wanted:

@@ -4,6 +4,7 @@ A mark is not part of the checkpoint: no manifest lists it and no restore looks 
 decided in `retention`; how a pin and a deletion that meet find out about each other, in `removal`.
 """
 
+import contextlib
 import json
 from enum import StrEnum
 from pathlib import Path
@@ -37,3 +38,12 @@ def take_mark(directory: Path, mark: Mark) -> bool:
 def has_mark(directory: Path, mark: Mark) -> bool:
     """PermissionError if that cannot be seen."""
     return exists(directory / mark)
+
+
+def note_proven(directory: Path, *, whole: bool) -> None:
+    """Remember what reading it back has shown: proven, or proven no longer. A root that is only to be read does not."""
+    with contextlib.suppress(OSError):
+        if whole:
+            put_mark(directory, Mark.PROVEN)
+        else:
+            take_mark(directory, Mark.PROVEN)

@@ -5,7 +5,6 @@ a reason and the one before is taken; what was asked for by step is never replac
 never taken for "nothing there": training must not start at 0 because a disk was away.
 """
 
-import contextlib
 import logging
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from rampmeter.core.errors import CorruptCheckpoint, ForeignCheckpoints, Restore
 from rampmeter.layout import Root, StepName
 from rampmeter.loading import load_state
 from rampmeter.manifest import check_identity, read_manifest
-from rampmeter.marks import Mark, put_mark
+from rampmeter.marks import note_proven
 from rampmeter.state import State
 from rampmeter.verification import Verifier
 
@@ -61,6 +60,8 @@ def restore(
                 continue
             values = _load(root, name, state, world_size)
         except (CorruptCheckpoint, OSError) as error:
+            if isinstance(error, CorruptCheckpoint):
+                note_proven(root.directory(name), whole=False)
             if step is not None:
                 raise _explicit(name, error) from error
             skipped.append(_note_skip(name, str(error)))
@@ -119,8 +120,7 @@ def _load(root: Root, name: StepName, state: State, world_size: int) -> dict[str
     reader = dcp.VerifiedReader(directory, manifest)
     values = load_state(state, reader, single_process=world_size == 1)
     if manifest.world_size == world_size == 1:  # then all of it was read
-        with contextlib.suppress(OSError):  # a root that is only to be read
-            put_mark(directory, Mark.PROVEN)
+        note_proven(directory, whole=True)
     return values
 
 

@@ -288,7 +288,9 @@ def test_foreign_checkpoints_are_refused_with_advice(root: Root, two: Any) -> No
 
 
 def test_what_was_restored_is_proven(root: Root, two: Any) -> None:
-    """It was read whole and fits, so retention keeps it until a newer one is proven; what was skipped is not."""
+    """Read whole and fits: retention keeps it until a newer one is proven. Damaged: proven no longer."""
+    restore(root, two().state)
+    assert has_mark(_directory(root, 6), Mark.PROVEN)
     _flip(_directory(root, 6) / "__0_0.distcp")
     restore(root, two().state)
     assert has_mark(_directory(root, 3), Mark.PROVEN)

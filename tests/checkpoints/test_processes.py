@@ -249,7 +249,10 @@ def test_commands_beside_a_live_job(root: Root) -> None:
                 code, _, err = run(*words)
                 assert code in (0, 1), err  # 1: the job has removed what was being verified
                 codes.append(code)
-                assert root.committed_steps(), "at every moment there is a checkpoint"
+                # Twice: all that the first look listed may have been replaced before it looked into them.
+                assert root.committed_steps() or root.committed_steps(), (
+                    "there is a checkpoint at every moment"
+                )
     finally:
         out, err = job.communicate(timeout=LIMIT_S)
     assert job.returncode == 0, err

@@ -2,12 +2,13 @@
 
 import io
 import sys
+from pathlib import Path
 
 import pytest
 
 from rampmeter.core.errors import ConfigError
 from rampmeter.layout import Root
-from rampmeter.marks import Mark, has_mark
+from rampmeter.marks import Mark, has_mark, put_mark
 from rampmeter.retention import Keep, prune
 from rampmeter.verification import Verifier
 from support.roots import change_manifest, flip, nothing, put_commit, put_leftover
@@ -51,6 +52,19 @@ def test_a_flipped_bit_is_found(root: Root, checkpoints, file: str) -> None:
     )
 
 
+@pytest.mark.parametrize("damage", [flip, Path.unlink])
+def test_what_was_proven_once_and_is_damaged_now_is_proven_no_longer(root: Root, checkpoints, damage) -> None:
+    """Else retention would keep it as the one that is sure, and let a whole one go."""
+    names = [put_commit(root, step) for step in (1, 2)]
+    assert checkpoints("verify", root.path)[0] == 0
+    damage(root.directory(names[1]) / "__0_0.distcp")
+    assert checkpoints("verify", root.path)[0] == 1
+    assert not has_mark(root.directory(names[1]), Mark.PROVEN)
+    put_commit(root, 3)
+    prune(root, Keep(keep=1, keep_days=0), nothing)
+    assert [name.step for name in root.committed_steps()] == [3, 1]
+
+
 def test_an_error_of_the_storage_is_no_damage(root: Root, checkpoints, monkeypatch) -> None:
     """What cannot be read is called unreadable, with the word of the system."""
     put_commit(root, 1)
@@ -75,11 +89,14 @@ def test_nothing_to_verify_is_not_fine(root: Root, checkpoints) -> None:
 
 
 def test_a_newer_format_is_not_verified(root: Root, checkpoints) -> None:
-    """It is named and not called verified."""
-    change_manifest(root, put_commit(root, 1), format=2)
+    """It is named and not called verified, and nothing in it is touched."""
+    name = put_commit(root, 1)
+    put_mark(root.directory(name), Mark.PROVEN)
+    change_manifest(root, name, format=2)
     code, text = checkpoints("verify", root.path)
     assert code == 1
     assert "use a newer rampmeter" in " ".join(text.split())
+    assert has_mark(root.directory(name), Mark.PROVEN)
 
 
 def test_an_unknown_digest_is_a_matter_of_this_machine(root: Root, checkpoints, monkeypatch) -> None:
@@ -99,7 +116,7 @@ def test_a_root_that_is_only_to_be_read_is_verified_all_the_same(
     def read_only(*_args) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("rampmeter.checkpoints.verifying.put_mark", read_only)
+    monkeypatch.setattr("rampmeter.marks.put_mark", read_only)
     assert checkpoints("verify", root.path)[0] == 0
     assert not has_mark(root.directory(name), Mark.PROVEN)
 

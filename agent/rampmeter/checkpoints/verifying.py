@@ -18,7 +18,7 @@ from rampmeter.core.clock import SystemClock
 from rampmeter.core.errors import CorruptCheckpoint
 from rampmeter.core.units import format_bytes, format_rate
 from rampmeter.layout import Root
-from rampmeter.marks import Mark, put_mark
+from rampmeter.marks import note_proven
 from rampmeter.printing import print_answer
 from rampmeter.progress import Bar
 from rampmeter.verification import Verifier
@@ -88,9 +88,11 @@ def _verify(args: argparse.Namespace) -> int:
 
 
 def _verdict(root: Root, item: Found, add: Callable[[str, int], None]) -> Verdict:
-    if item.manifest is None or item.condition is not Condition.WHOLE:
-        return Verdict(item=item, why=item.why)
     directory = root.directory(item.name)
+    if item.manifest is None or item.condition is not Condition.WHOLE:
+        if item.condition is Condition.DAMAGED:
+            note_proven(directory, whole=False)
+        return Verdict(item=item, why=item.why)
     verifier = Verifier(
         directory,
         item.manifest,
@@ -101,8 +103,7 @@ def _verdict(root: Root, item: Found, add: Callable[[str, int], None]) -> Verdic
         verifier.verify_all()
     except (CorruptCheckpoint, OSError) as error:
         return _verdict_after(root, item, error)
-    with contextlib.suppress(OSError):  # not ours to write: then only this answer says so
-        put_mark(directory, Mark.PROVEN)
+    note_proven(directory, whole=True)
     return Verdict(item=look(root, item.name), why="")
 
 
@@ -111,16 +112,18 @@ def _verdict_after(root: Root, item: Found, error: Exception) -> Verdict:
     now = look(root, item.name)
     if now.condition is Condition.HALF_REMOVED:
         return Verdict(item=now, why="it was removed while it was read")
-    unreadable = isinstance(error, OSError)
-    why = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) else str(error)
-    condition = Condition.UNREADABLE if unreadable else Condition.DAMAGED
+    if isinstance(error, OSError):
+        condition, why = Condition.UNREADABLE, f"{error.strerror}: {error.filename}"
+    else:
+        condition, why = Condition.DAMAGED, str(error)
+        note_proven(root.directory(item.name), whole=False)
     damaged = Found(
         name=item.name,
         condition=condition,
         why=why,
         manifest=item.manifest,
         pinned=item.pinned,
-        proven=item.proven,
+        proven=item.proven and condition is not Condition.DAMAGED,
     )
     return Verdict(item=damaged, why=why)
 
