@@ -39,7 +39,8 @@ class Janitor:
         self._thread = threading.Thread(target=self._run, name="rampmeter-janitor", daemon=True)
 
     def start(self) -> None:
-        """Begin with what earlier attempts left behind."""
+        """Record what this job keeps; then begin with what earlier attempts left behind."""
+        self._record()
         self._thread.start()
 
     def poke(self) -> None:
@@ -81,8 +82,6 @@ class Janitor:
     def _round(self) -> None:
         if self._stop.is_set() or self._is_fenced():
             return
-        if self._num_done == 0:
-            self._record()
         sweep(self._root, self._attempt, self._breathe)
         prune(self._root, self._keep, self._breathe, days=self._days)
 
