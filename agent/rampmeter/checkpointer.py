@@ -16,7 +16,6 @@ from typing import Any, Self
 import torch.distributed
 
 from rampmeter import restore as restoring
-from rampmeter import retention
 from rampmeter.config import job_settings
 from rampmeter.core import interval
 from rampmeter.core.clock import Clock, SystemClock
@@ -28,10 +27,12 @@ from rampmeter.core.pacer import Pacer
 from rampmeter.desk import Desk
 from rampmeter.events import Event, Restored, SaveStarted
 from rampmeter.figures import Figures
+from rampmeter.janitor import Janitor
 from rampmeter.keeper import Keeper
 from rampmeter.layout import Claim, Root, StepName
 from rampmeter.leaving import ExitWatch, reason_of_end
 from rampmeter.report import SaveReport
+from rampmeter.retention import Keep
 from rampmeter.saving import Saver
 from rampmeter.signals import NoticeSignals
 from rampmeter.sizing import tensor_bytes
@@ -48,7 +49,7 @@ EXIT_REPLACED = 1
 DEFAULT_STALL_S = 1.0
 DEFAULT_CLOSE_LIMIT_S = 60.0
 _FAREWELL_LIMIT_S = 5.0
-_RETENTION_LIMIT_S = 10.0
+_RETENTION_LIMIT_S = 5.0
 
 
 class Checkpointer:
@@ -61,7 +62,9 @@ class Checkpointer:
                              is there for those of a single node
     notice_s                 from SIGTERM or SIGUSR1 to the end of the process (120 s); also from RAMPMETER_NOTICE_S
     num_gpus, mtbf_s, restart_s   what the interval is computed from; mtbf_s None = a prior for num_gpus
-    interval_min_s is hard, interval_max_s a wish; keep: how many checkpoints stay
+    interval_min_s is hard, interval_max_s a wish
+    keep, keep_days, milestone_steps   what stays: the newest few, the last one of each of so many days, and the first
+                             one at or after each multiple of so many steps
     writer_class             a FileSystemWriter class to write through, for storage that is not a mounted directory
     config, code_commit      recorded in the manifest
     on_event                 called with `rampmeter.events` values, from the agent's threads
@@ -79,6 +82,8 @@ class Checkpointer:
         tenant: str | None = None,
         num_gpus: int | None = None,
         keep: int = 3,
+        keep_days: int = 7,
+        milestone_steps: int | None = None,
         mtbf_s: float | None = None,
         restart_s: float | None = None,
         interval_min_s: float | None = None,
@@ -98,7 +103,6 @@ class Checkpointer:
             coordinator=coordinator,
             tenant=tenant,
             num_gpus=num_gpus,
-            keep=keep,
             mtbf_s=mtbf_s,
             restart_s=restart_s,
             interval_min_s=interval_min_s,
@@ -110,6 +114,7 @@ class Checkpointer:
         if not str(root):
             raise ConfigError("root is empty: name the directory that holds this job's checkpoints")
         _refuse_many_ranks()
+        self._keep = Keep(keep=keep, keep_days=keep_days, milestone_steps=milestone_steps)
         self._clock: Clock = SystemClock()
         self._root = Root(root, clock=self._clock)
         self._listener = on_event
@@ -130,7 +135,7 @@ class Checkpointer:
         self._last_save: SaveReport | None = None
         self._sized = False
         self._closed = False
-        self._settled = threading.Event()  # no save is in flight, and retention after the last one is done
+        self._settled = threading.Event()  # no save is in flight, and the end of the last one is told
         self._settled.set()
 
     # -- life --------------------------------------------------------------------------------------------------
@@ -141,7 +146,8 @@ class Checkpointer:
             self._claim = self._root.claim_attempt()
         except OSError as error:
             raise ConfigError(f"root {self._root.path}: {error}") from error
-        retention.sweep(self._root, self._claim.number)
+        self._janitor = Janitor(self._root, self._keep, attempt=self._claim.number, is_fenced=self._is_fenced)
+        self._janitor.start()
         self._saver = Saver(self._root, self._claim, **self._saver_options)
         self._watch = StepWatch(self._clock)
         self._speech = Speech(self._settings, job_uid, self._claim, self._watch)
@@ -169,6 +175,7 @@ class Checkpointer:
         if not self._saver.close(limit_s):
             _log.warning("the save in flight was abandoned after %.0f s", limit_s)
         self._settled.wait(_RETENTION_LIMIT_S)
+        self._janitor.close(_RETENTION_LIMIT_S)
         self._keeper.close(_FAREWELL_LIMIT_S, EndReason.PREEMPTED if self._noticed else reason)
         self._exit_watch.stop()
 
@@ -300,7 +307,7 @@ class Checkpointer:
             self._desk.save_ended(report, self._own_period)
             self._saved_after_notice = self._noticed and not self._desk.owes_a_save
             if report.committed:
-                retention.prune(self._root, self._settings.keep)
+                self._janitor.poke()
         finally:
             self._settled.set()
 

@@ -32,7 +32,6 @@ class JobSettings:
     coordinator: str | None
     tenant: str | None
     num_gpus: int
-    keep: int
     mtbf_s: float | None
     restart_s: float | None
     interval_min_s: float | None
@@ -47,7 +46,6 @@ def job_settings(
     pool: str | None,
     coordinator: str | None,
     num_gpus: int | None,
-    keep: int,
     tenant: str | None = None,
     mtbf_s: float | None = None,
     restart_s: float | None = None,
@@ -66,7 +64,6 @@ def job_settings(
         coordinator=_coordinator(coordinator, environment),
         tenant=None if tenant is None else _name("tenant (or RAMPMETER_TENANT)", tenant),
         num_gpus=_whole("num_gpus", 1 if num_gpus is None else num_gpus),
-        keep=_whole("keep", keep),
         mtbf_s=_positive("mtbf_s", mtbf_s),
         restart_s=_positive("restart_s", restart_s),
         interval_min_s=_positive("interval_min_s", interval_min_s),

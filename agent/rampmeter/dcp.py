@@ -44,8 +44,9 @@ from rampmeter.core.clock import Clock
 from rampmeter.core.errors import CommitError
 from rampmeter.finite import check_finite
 from rampmeter.hashing import HashedFile
+from rampmeter.layout import METADATA_NAME
 from rampmeter.manifest import Manifest
-from rampmeter.metered_fs import METADATA_NAME, MeteredFileSystem
+from rampmeter.metered_fs import MeteredFileSystem
 from rampmeter.throttle import Throttle
 from rampmeter.verification import ByteRange, Verifier
 

@@ -19,6 +19,15 @@ _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSY
 """What file systems without hard links answer; EIO is the answer of rclone's mounts."""
 
 
+def exists(path: Path) -> bool:
+    """Whether `path` exists; unlike Path.exists, never guesses when it was not allowed to look."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def sync_directory(directory: Path) -> None:
     """Make the names inside `directory` durable. OSError if the directory cannot be opened or synced."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)

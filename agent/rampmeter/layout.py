@@ -16,10 +16,11 @@ from typing import Self
 
 from rampmeter.core.clock import Clock, SystemClock, wall_time
 from rampmeter.core.errors import ConfigError
-from rampmeter.files import create_once, replace_file, sync_directory
+from rampmeter.files import create_once, exists, replace_file, sync_directory
 
 MANIFEST_NAME = "MANIFEST.json"
 BLOCKS_NAME = "BLOCKS"
+METADATA_NAME = ".metadata"
 
 _JOB_UID = re.compile(r"[0-9a-f]{32}")
 _STEP_NAME = re.compile(r"step-(\d{8,})\.a(\d{5,})\.([0-9a-f]{8,64})")
@@ -128,7 +129,7 @@ class Root:
 
     def is_committed(self, name: StepName) -> bool:
         """Whether a manifest stands there. PermissionError if that cannot be seen."""
-        return _exists(self.directory(name) / MANIFEST_NAME)
+        return exists(self.directory(name) / MANIFEST_NAME)
 
     def committed_steps(self) -> list[StepName]:
         """The committed checkpoints, newest first; nothing is verified here."""
@@ -191,20 +192,11 @@ def _names_in(directory: Path) -> list[str]:
         return []
 
 
-def _exists(path: Path) -> bool:
-    """Whether `path` exists; unlike Path.exists, never guesses when it was not allowed to look."""
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    return True
-
-
 def _looks_foreign(entry: Path) -> bool:
-    if entry.name == ".metadata" or _FOREIGN_FILE.fullmatch(entry.name):
+    if entry.name == METADATA_NAME or _FOREIGN_FILE.fullmatch(entry.name):
         return True
     if not entry.is_dir():
         return False
     if _FOREIGN_DIRECTORY.fullmatch(entry.name):
         return True
-    return any(name == ".metadata" or _FOREIGN_FILE.fullmatch(name) for name in _names_in(entry))
+    return any(name == METADATA_NAME or _FOREIGN_FILE.fullmatch(name) for name in _names_in(entry))

@@ -59,7 +59,7 @@ def load_state(
     targets = {key: _target(key, value, parts, saved) for key, value in in_place.items()}
     fresh = _fresh_target(saved, without=in_place.keys(), rank=rank)
     dcp.load(fresh, reader, single_process=single_process)
-    own = fresh.pop(RESERVED)
+    own = fresh.pop(RESERVED, {})  # an adopted checkpoint has none
     contents = fresh | {key: thaw(content) for key, content in own.get(FROZEN, {}).items()}
     if targets:
         dcp.load(targets, reader, single_process=single_process)

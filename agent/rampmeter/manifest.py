@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from rampmeter.core.errors import CorruptCheckpoint, FormatTooNew
-from rampmeter.layout import MANIFEST_NAME
+from rampmeter.layout import MANIFEST_NAME, StepName
 
 FORMAT = 1
 _SELF_DIGEST = "manifest_sha256"
@@ -135,6 +135,13 @@ def read_manifest(directory: Path) -> Manifest:
     return Manifest.from_json((directory / MANIFEST_NAME).read_bytes())
 
 
+def check_identity(manifest: Manifest, name: StepName) -> None:
+    """CorruptCheckpoint if the directory was renamed or copied by hand: it is not what its name says."""
+    found = StepName(step=manifest.step, attempt=manifest.attempt, nonce=manifest.nonce)
+    if found != name:
+        raise CorruptCheckpoint(f"the manifest in {name} belongs to {found}")
+
+
 def _digest(body: dict[str, Any]) -> str:
     canonical = json.dumps(body, sort_keys=True, separators=(",", ":"), default=list)
     return hashlib.sha256(canonical.encode()).hexdigest()
@@ -143,7 +150,7 @@ def _digest(body: dict[str, Any]) -> str:
 def _parse(content: bytes) -> dict[str, Any]:
     try:
         document = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CorruptCheckpoint(f"{MANIFEST_NAME} is not JSON: {error}") from error
     if not isinstance(document, dict):
         raise CorruptCheckpoint(f"{MANIFEST_NAME} is not a JSON object")

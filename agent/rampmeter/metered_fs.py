@@ -14,10 +14,9 @@ from typing import Any
 import torch
 
 from rampmeter.hashing import HashedFile
+from rampmeter.layout import METADATA_NAME
 from rampmeter.stream import MeteredStream
 from rampmeter.throttle import Throttle
-
-METADATA_NAME = ".metadata"
 
 
 class MeteredFileSystem:

@@ -4,6 +4,7 @@ Without this, the kernel keeps dirty pages until the final sync and then writes 
 says. The methods are tried in the order of what they cost; on file systems without a page cache they do nothing.
 """
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -22,6 +23,13 @@ def push_out(descriptor: int, end_bytes: int) -> None:
         if method(descriptor, end_bytes):
             return
     os.fdatasync(descriptor)
+
+
+def forget(descriptor: int, offset_bytes: int, num_bytes: int) -> None:
+    """Drop a range that is durable from the page cache, so that the next read asks the device. A hint, no promise."""
+    if hasattr(os, "posix_fadvise"):
+        with contextlib.suppress(OSError):
+            os.posix_fadvise(descriptor, offset_bytes, num_bytes, os.POSIX_FADV_DONTNEED)
 
 
 @functools.cache

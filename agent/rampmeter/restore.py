@@ -14,7 +14,8 @@ from rampmeter import dcp
 from rampmeter.core.errors import CorruptCheckpoint, ForeignCheckpoints, RestoreError
 from rampmeter.layout import Root, StepName
 from rampmeter.loading import load_state
-from rampmeter.manifest import Manifest, read_manifest
+from rampmeter.manifest import check_identity, read_manifest
+from rampmeter.marks import note_proven
 from rampmeter.state import State
 from rampmeter.verification import Verifier
 
@@ -59,6 +60,8 @@ def restore(
                 continue
             values = _load(root, name, state, world_size)
         except (CorruptCheckpoint, OSError) as error:
+            if isinstance(error, CorruptCheckpoint):
+                note_proven(root.directory(name), whole=False)
             if step is not None:
                 raise _explicit(name, error) from error
             skipped.append(_note_skip(name, str(error)))
@@ -86,8 +89,9 @@ def _candidates(root: Root, step: int | None, *, fresh: bool) -> list[StepName]:
         raise RestoreError(f"cannot look for checkpoints in {root.path}: {error}") from error
     if foreign:
         raise ForeignCheckpoints(
-            f"{root.path} holds checkpoints of another writer ({', '.join(foreign[:3])}): load one yourself and pass "
-            "fresh=True to go on from it or to start without them, or choose another root"
+            f"{root.path} holds checkpoints of another writer ({', '.join(foreign[:3])}): take one in with "
+            f"`rampmeter checkpoints adopt {root.path / foreign[0]}`, or load one yourself and pass fresh=True to go "
+            "on from it or to start without them, or choose another root"
         )
     return [name for name in names if step is None or name.step == step]
 
@@ -104,7 +108,7 @@ def _is_passed(root: Root, name: StepName) -> bool:
 def _load(root: Root, name: StepName, state: State, world_size: int) -> dict[str, Any]:
     directory = root.directory(name)
     manifest = read_manifest(directory)
-    _check_identity(manifest, name)
+    check_identity(manifest, name)
     Verifier(directory, manifest).verify_sizes()
     if manifest.world_size != world_size:
         _log.warning(
@@ -114,13 +118,10 @@ def _load(root: Root, name: StepName, state: State, world_size: int) -> dict[str
             world_size,
         )
     reader = dcp.VerifiedReader(directory, manifest)
-    return load_state(state, reader, single_process=world_size == 1)
-
-
-def _check_identity(manifest: Manifest, name: StepName) -> None:
-    found = StepName(step=manifest.step, attempt=manifest.attempt, nonce=manifest.nonce)
-    if found != name:
-        raise CorruptCheckpoint(f"the manifest in {name} belongs to {found}")
+    values = load_state(state, reader, single_process=world_size == 1)
+    if manifest.world_size == world_size == 1:  # then all of it was read
+        note_proven(directory, whole=True)
+    return values
 
 
 def _note_skip(name: StepName, why: str) -> str:

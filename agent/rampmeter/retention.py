@@ -1,71 +1,227 @@
-"""Decides which checkpoints go, and removes them so that half a deletion is never mistaken for a checkpoint.
+"""Decides which checkpoints stay, and lets the others be removed.
 
-Runs after a commit. The newest committed checkpoint and protected ones never go; uncommitted directories go only if
-nobody can still be writing them. A failed deletion is logged and tried again next time; it never raises.
+Of the committed ones stay: the newest few, the last one of each of the newest days, milestones, what is pinned, and the
+newest that was read back whole, so that something proven is always there. The newest always stays. Uncommitted
+directories go only if nobody can still be writing them. A failed deletion is logged and tried again next time; it never
+raises. How a checkpoint is removed is `removal`'s business.
 """
 
+import json
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, MutableMapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
 
 from rampmeter.core.errors import ConfigError, CorruptCheckpoint, FormatTooNew
-from rampmeter.files import remove_tree, sync_directory
-from rampmeter.layout import MANIFEST_NAME, Root, StepName
-from rampmeter.manifest import read_manifest
+from rampmeter.files import replace_file
+from rampmeter.layout import Root, StepName
+from rampmeter.manifest import Manifest, read_manifest
+from rampmeter.marks import Mark, has_mark
+from rampmeter.removal import Breathe, Standing, remove, remove_leftover, standing
 
 _log = logging.getLogger("rampmeter")
 
+Removing = Callable[[Path, Breathe], bool]
 
-def prune(root: Root, keep: int, *, protected: Collection[str] = ()) -> list[StepName]:
-    """Remove all but the newest `keep` checkpoints and those in `protected` (directory names).
+_RECORD_NAME = "retention.json"
+_DATE_CHARS = len("2026-11-30")
 
-    Order is (attempt, step). A checkpoint whose manifest cannot be read neither counts nor goes, and one of a newer
-    format is not ours to delete. Returns what was removed; ConfigError if `keep` < 1.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """What stays beside pinned and proven ones. ConfigError names the argument that is out of range.
+
+    keep             so many of the newest
+    keep_days        the last one of each of so many days (UTC) on which there are any, the newest first; 0 = none.
+                     Bounded, because a run of a year would else keep 365 of them
+    milestone_steps  the first one at or after each multiple of so many steps, for ever; None = no milestones
     """
-    if keep < 1:
-        raise ConfigError(f"keep must be at least 1 (got {keep}): the newest checkpoint always stays")
-    try:
-        readable = [name for name in root.committed_steps() if _is_readable(root, name)]
-    except OSError as error:
-        _log.warning("no checkpoint was removed: cannot look into %s: %s", root.path, error)
-        return []
-    old = [name for name in readable[keep:] if str(name) not in protected]
-    return [name for name in reversed(old) if _delete(root, name)]
+
+    keep: int = 3
+    keep_days: int = 7
+    milestone_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        _whole("keep", self.keep, 1)
+        _whole("keep_days", self.keep_days, 0)
+        if self.milestone_steps is not None:
+            _whole("milestone_steps", self.milestone_steps, 1)
 
 
-def sweep(root: Root, attempt: int, *, in_flight: Collection[str] = ()) -> list[StepName]:
-    """Remove uncommitted directories of attempts before `attempt`, and of this one if not in `in_flight`.
+def _whole(argument: str, value: int, least: int) -> None:
+    if type(value) is not int or value < least:
+        raise ConfigError(f"{argument} must be an integer of at least {least}")
 
-    Directories of a newer attempt are never touched: this process is the stale one then.
+
+class Reason(StrEnum):
+    """Why a checkpoint stays."""
+
+    LAST = "last"
+    DAILY = "daily"
+    MILESTONE = "milestone"
+    PINNED = "pinned"
+    PROVEN = "proven"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What retention looks at in a committed checkpoint. `day` is the UTC date of its commit."""
+
+    name: StepName
+    day: str
+    pinned: bool
+    proven: bool
+
+
+def day_of(manifest: Manifest) -> str:
+    """The UTC date of a commit, as its host saw it."""
+    return manifest.created[:_DATE_CHARS]
+
+
+def why_kept(commits: Collection[Kept], keep: Keep) -> dict[StepName, list[Reason]]:
+    """For each commit why it stays; an empty list says that it goes. In the order in which checkpoints count.
+
+    The last of a day and the first of a milestone stay what they are while others come and go, so nothing that was
+    kept for one of them is let go because a later round chose another.
     """
-    try:
-        candidates = [
-            name
-            for name in root.step_names()
-            if name.attempt <= attempt and str(name) not in in_flight and not root.is_committed(name)
-        ]
-    except OSError as error:
-        _log.warning("nothing was swept: cannot look into %s: %s", root.path, error)
+    newest_first = sorted(commits, key=lambda commit: commit.name, reverse=True)
+    reasons: dict[StepName, list[Reason]] = {commit.name: [] for commit in newest_first}
+    for commit in newest_first[: keep.keep]:
+        reasons[commit.name].append(Reason.LAST)
+    for name in _last_of_days(newest_first, keep.keep_days):
+        reasons[name].append(Reason.DAILY)
+    for name in _milestones(newest_first, keep.milestone_steps):
+        reasons[name].append(Reason.MILESTONE)
+    for commit in newest_first:
+        if commit.pinned:
+            reasons[commit.name].append(Reason.PINNED)
+    proven = next((commit.name for commit in newest_first if commit.proven), None)
+    if proven is not None:
+        reasons[proven].append(Reason.PROVEN)
+    return reasons
+
+
+def _last_of_days(newest_first: Sequence[Kept], num_days: int) -> list[StepName]:
+    last: dict[str, StepName] = {}
+    for commit in newest_first:
+        last.setdefault(commit.day, commit.name)
+    return [last[day] for day in sorted(last, reverse=True)[:num_days]]
+
+
+def _milestones(commits: Iterable[Kept], every: int | None) -> list[StepName]:
+    """The lowest step in each stretch from one multiple to the next; of one step, the newest attempt's."""
+    if every is None:
         return []
-    return [name for name in candidates if _delete(root, name)]
+    first: dict[int, StepName] = {}
+    for name in sorted((commit.name for commit in commits), key=lambda name: (name.step, -name.attempt)):
+        if name.step >= every:
+            first.setdefault(name.step // every, name)
+    return list(first.values())
 
 
-def _is_readable(root: Root, name: StepName) -> bool:
+def read_commits(root: Root, days: MutableMapping[StepName, str]) -> list[Kept]:
+    """The committed checkpoints that can be read, newest first. OSError if the root cannot be looked into.
+
+    What is damaged, or of a newer format, is left out: it neither counts nor goes. `days` remembers the dates of those
+    seen before, since a manifest never changes and may be long.
+    """
+    return [
+        Kept(
+            name=name,
+            day=days[name],
+            pinned=has_mark(root.directory(name), Mark.PINNED),
+            proven=has_mark(root.directory(name), Mark.PROVEN),
+        )
+        for name in root.committed_steps()
+        if name in days or _learn_day(root, name, days)
+    ]
+
+
+def _learn_day(root: Root, name: StepName, days: MutableMapping[StepName, str]) -> bool:
     try:
-        read_manifest(root.directory(name))
+        days[name] = day_of(read_manifest(root.directory(name)))
+    except FileNotFoundError:  # removed meanwhile
+        return False
     except (CorruptCheckpoint, FormatTooNew) as error:
         _log.warning("%s is left alone: %s", name, error)
         return False
     return True
 
 
-def _delete(root: Root, name: StepName) -> bool:
-    """The manifest first, durably: from then on the rest is a leftover, whatever happens to it."""
-    directory = root.directory(name)
+def prune(
+    root: Root, keep: Keep, breathe: Breathe, *, days: MutableMapping[StepName, str] | None = None
+) -> list[StepName]:
+    """Remove the commits that `keep` lets go, oldest first; what was removed. `days` as in `read_commits`."""
     try:
-        (directory / MANIFEST_NAME).unlink(missing_ok=True)
-        sync_directory(directory)
-        remove_tree(directory)
+        commits = read_commits(root, {} if days is None else days)
+    except OSError as error:
+        _log.warning("no checkpoint was removed: cannot look into %s: %s", root.path, error)
+        return []
+    reasons = why_kept(commits, keep)
+    return [name for name in reversed(reasons) if not reasons[name] and _tried(root, name, remove, breathe)]
+
+
+def sweep(root: Root, attempt: int, breathe: Breathe) -> list[StepName]:
+    """Finish deletions that were cut off, and remove uncommitted directories of attempts before `attempt`.
+
+    What this attempt or a newer one has not committed may be on its way. In a root where a newer format stands nothing
+    is swept: what is half a checkpoint to us may be a whole one to its writer.
+    """
+    try:
+        found = {name: standing(root.directory(name)) for name in root.step_names()}
+        going = [name for name, where in found.items() if may_sweep(name, where, attempt)]
+        if going and any(is_newer_format(root, name) for name in found):
+            _log.warning("nothing was swept: a newer rampmeter has written into %s", root.path)
+            return []
+    except OSError as error:
+        _log.warning("nothing was swept: cannot look into %s: %s", root.path, error)
+        return []
+    return [
+        name
+        for name in going
+        if _tried(root, name, remove_leftover if found[name] is Standing.UNCOMMITTED else remove, breathe)
+    ]
+
+
+def may_sweep(name: StepName, where: Standing, attempt: int) -> bool:
+    """Whether nobody can miss a directory that is no checkpoint, now that `attempt` is the newest."""
+    if where is Standing.UNCOMMITTED:
+        return name.attempt < attempt
+    return where is not Standing.COMMITTED
+
+
+def is_newer_format(root: Root, name: StepName) -> bool:
+    """Whether a commit is of a format that this reader does not know. OSError if it cannot be read."""
+    try:
+        read_manifest(root.directory(name))
+    except FormatTooNew:
+        return True
+    except (CorruptCheckpoint, FileNotFoundError):
+        return False
+    return False
+
+
+def _tried(root: Root, name: StepName, removing: Removing, breathe: Breathe) -> bool:
+    try:
+        return removing(root.directory(name), breathe)
     except OSError as error:
         _log.warning("%s could not be removed: %s", name, error)
         return False
-    return True
+
+
+def write_keep(root: Root, keep: Keep) -> None:
+    """Record under the root what its job keeps, for `rampmeter checkpoints prune`. OSError if that fails."""
+    replace_file(root.path / _RECORD_NAME, json.dumps(asdict(keep)).encode())
+
+
+def read_keep(root: Root) -> Keep | None:
+    """What the job of this root keeps; None if none has said so. ConfigError if the record is damaged."""
+    file = root.path / _RECORD_NAME
+    try:
+        found = json.loads(file.read_bytes())
+        return Keep(**{field: found[field] for field in Keep.__dataclass_fields__})
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, ConfigError):
+        raise ConfigError(f"{file} cannot be understood: delete it; the job writes it anew") from None

@@ -5,7 +5,7 @@ the first thing that does not fit is raised as CorruptCheckpoint with the name o
 """
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from pathlib import Path
 from rampmeter.core.errors import CorruptCheckpoint
 from rampmeter.hashing import digest_bytes, digest_of, new_hasher, num_blocks
 from rampmeter.manifest import FileEntry, Manifest
+from rampmeter.pushout import forget
 
 _READ_BYTES = 1024 * 1024
 _NUM_THREADS = 2
@@ -27,11 +28,24 @@ class ByteRange:
 
 
 class Verifier:
-    """Checks one checkpoint's directory against its manifest. Thread-safe."""
+    """Checks one checkpoint's directory against its manifest. Thread-safe.
 
-    def __init__(self, directory: Path, manifest: Manifest) -> None:
+    past_cache: what this host holds in memory of a block is given up before it is read, so that storage is asked.
+    on_read: called with the bytes of each block that was read and fits, from the reading threads.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        manifest: Manifest,
+        *,
+        past_cache: bool = False,
+        on_read: Callable[[int], object] = lambda _num_bytes: None,
+    ) -> None:
         self._directory = directory
         self._manifest = manifest
+        self._past_cache = past_cache
+        self._on_read = on_read
         self._local = threading.local()
 
     def verify_sizes(self) -> None:
@@ -108,12 +122,15 @@ class Verifier:
         buffer = self._buffer()
         left_bytes = self._manifest.block_bytes
         with (self._directory / entry.name).open("rb", buffering=0) as stream:
+            if self._past_cache:
+                forget(stream.fileno(), index * left_bytes, left_bytes)
             stream.seek(index * self._manifest.block_bytes)
             while left_bytes and (count := stream.readinto(buffer[:left_bytes])):
                 hasher.update(buffer[:count])
                 left_bytes -= count
         if hasher.digest() != expected:
             raise CorruptCheckpoint(f"file {entry.name} does not match its digest (block {index})")
+        self._on_read(self._manifest.block_bytes - left_bytes)
 
     def _buffer(self) -> memoryview:
         """One reading buffer per thread: fresh memory for each read costs more than the hash."""

@@ -13,6 +13,9 @@ import torch
 import rampmeter
 from rampmeter.core.pacer import Governance
 from rampmeter.events import Restored, SaveEnded
+from rampmeter.layout import Root
+from rampmeter.retention import Keep, read_keep
+from support.roots import put_leftover
 from support.training import Run, tensors
 from support.waiting import wait_for
 
@@ -64,9 +67,26 @@ def test_local_saves_are_no_ungoverned_saves(tmp_path):
 def test_keep_bounds_what_stays_on_disk(tmp_path):
     """keep = 2: two checkpoints after four."""
     events, run = [], Run()
-    with rampmeter.Checkpointer(tmp_path, keep=2, on_event=events.append, **OFTEN) as ckpt:
+    with rampmeter.Checkpointer(tmp_path, keep=2, keep_days=0, on_event=events.append, **OFTEN) as ckpt:
         train_until(ckpt, run, 0, lambda: len(committed(events)) >= 4)
     assert len(list(tmp_path.glob("step-*"))) == 2
+
+
+def test_what_stays_is_the_jobs_choice_and_on_record(tmp_path):
+    """Days and milestones beside the newest; who prunes by hand finds it; leftovers of earlier attempts go."""
+    put_leftover(Root(tmp_path), 9, 0)
+    with rampmeter.Checkpointer(tmp_path, keep=5, keep_days=2, milestone_steps=100):
+        pass
+    assert read_keep(Root(tmp_path)) == Keep(keep=5, keep_days=2, milestone_steps=100)
+    assert not list(tmp_path.glob("step-*"))
+
+
+@pytest.mark.parametrize("name", ["keep", "milestone_steps"])
+def test_keeping_nothing_is_refused_at_the_start(tmp_path, name):
+    """Named, before anything is touched."""
+    with pytest.raises(rampmeter.ConfigError, match=name):
+        rampmeter.Checkpointer(tmp_path / "root", **{name: 0})
+    assert not (tmp_path / "root").exists()
 
 
 def test_a_callable_state_is_called_only_for_saves(tmp_path):

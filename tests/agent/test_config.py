@@ -5,7 +5,7 @@ import pytest
 from rampmeter.config import job_settings
 from rampmeter.core.errors import ConfigError
 
-GIVEN = {"job": None, "pool": None, "coordinator": None, "num_gpus": None, "keep": 3}
+GIVEN = {"job": None, "pool": None, "coordinator": None, "num_gpus": None}
 
 
 def settings(environment=None, **more):
@@ -56,8 +56,6 @@ def test_checkpoints_are_for_the_failure_of_a_node_unless_told_otherwise():
         ({"coordinator": "http://host:99999"}, "coordinator"),
         ({"num_gpus": 0}, "num_gpus"),
         ({"num_gpus": True}, "num_gpus"),
-        ({"keep": 0}, "keep"),
-        ({"keep": -1}, "keep"),
         ({"mtbf_s": float("nan")}, "mtbf_s"),
         ({"restart_s": -1.0}, "restart_s"),
         ({"interval_min_s": 0.0}, "interval_min_s"),

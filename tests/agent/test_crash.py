@@ -19,6 +19,7 @@ import torch
 from rampmeter import retention
 from rampmeter.layout import Root
 from rampmeter.restore import restore
+from support.roots import nothing
 
 LIMIT_S = 120.0
 
@@ -32,7 +33,7 @@ from rampmeter.saving import Saver
 from rampmeter.throttle import Throttle
 
 def die_when(matches):
-    fsync, replace, unlink = os.fsync, Path.replace, Path.unlink
+    fsync, replace, move, unlink, rmdir = os.fsync, Path.replace, Path.rename, Path.unlink, Path.rmdir
     def reach(point):
         if matches(point):
             os._exit(9)
@@ -46,10 +47,18 @@ def die_when(matches):
         result = replace(self, target)
         reach(f"after rename {target.name}")
         return result
+    def rename_token(self, target):
+        result = move(self, target)
+        reach(f"after rename {target.name}")
+        return result
+    def remove_directory(self):
+        reach(f"before rmdir {self.name}")
+        rmdir(self)
     def remove(self, missing_ok=False):
         unlink(self, missing_ok=missing_ok)
         reach(f"after unlink {self.name}")
     os.fsync, Path.replace, Path.unlink = sync, rename, remove
+    Path.rename, Path.rmdir = rename_token, remove_directory
 
 def run(path, num_saves, point, bytes_per_s):
     root = Root(path)
@@ -67,8 +76,8 @@ def run(path, num_saves, point, bytes_per_s):
         report = saver.begin(step, state, throttle).result()
         if report.committed:
             print(step, flush=True)
-            retention.prune(root, 2)
-            retention.sweep(root, claim.number)
+            retention.sweep(root, claim.number, lambda: None)
+            retention.prune(root, retention.Keep(keep=2, keep_days=0), lambda: None)
 
 for line in sys.stdin:  # torch is imported once; each victim is a fork
     pid = os.fork()
@@ -168,16 +177,29 @@ def test_named_points_of_a_save(root: Root, victims: Victims, point: str, expect
     assert _restored_step(root) == expected
     assert victims.run(root, 1) == 0
     assert _restored_step(root) == expected + 1
-    retention.sweep(root, 9)
+    retention.sweep(root, 9, nothing)
     assert root.step_names() == root.committed_steps()
 
 
-def test_killed_in_the_middle_of_a_deletion(root: Root, victims: Victims) -> None:
-    """A checkpoint that has lost its manifest only is no checkpoint, and the newer ones are untouched."""
+@pytest.mark.parametrize(
+    "point",
+    [
+        "after rename MANIFEST.withdrawn",
+        "after rename MANIFEST.deleting",
+        "after unlink .metadata",
+        "after unlink __0_0.distcp",
+        "after unlink MANIFEST.deleting",
+        "before rmdir step-",
+    ],
+)
+def test_killed_in_the_middle_of_a_deletion(root: Root, victims: Victims, point: str) -> None:
+    """One that has lost its manifest is no checkpoint, the newer ones are untouched, the rest goes next."""
     assert victims.run(root, 2) == 0
-    assert victims.run(root, 3, "after unlink MANIFEST.json") == 9
+    assert victims.run(root, 3, point) == 9
     assert _restored_step(root) == 4
     assert len(root.step_names()) == len(root.committed_steps()) + 1
+    retention.sweep(root, 9, nothing)
+    assert root.step_names() == root.committed_steps()
 
 
 @pytest.mark.system

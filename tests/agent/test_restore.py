@@ -16,6 +16,7 @@ from torch import nn
 from rampmeter.core.errors import CorruptCheckpoint, ForeignCheckpoints, FormatTooNew, RestoreError
 from rampmeter.layout import MANIFEST_NAME, Claim, Root
 from rampmeter.manifest import Manifest, read_manifest
+from rampmeter.marks import Mark, has_mark
 from rampmeter.restore import RestoredCheckpoint, restore
 from rampmeter.saving import Saver
 
@@ -277,11 +278,23 @@ def test_the_pointer_decides_nothing(root: Root, two: Any) -> None:
 def test_foreign_checkpoints_are_refused_with_advice(root: Root, two: Any) -> None:
     """Checkpoints of another writer are neither ignored nor loaded; the way out is named."""
     (root.path / "checkpoint-500").mkdir()
-    with pytest.raises(ForeignCheckpoints, match=r"checkpoint-500.*load one yourself.*fresh=True"):
+    with pytest.raises(
+        ForeignCheckpoints, match=r"checkpoint-500.*checkpoints adopt.*load one yourself.*fresh=True"
+    ):
         restore(root, two().state)
     found = restore(root, two().state, fresh=True)
     assert found is not None
     assert found.step == 6
+
+
+def test_what_was_restored_is_proven(root: Root, two: Any) -> None:
+    """Read whole and fits: retention keeps it until a newer one is proven. Damaged: proven no longer."""
+    restore(root, two().state)
+    assert has_mark(_directory(root, 6), Mark.PROVEN)
+    _flip(_directory(root, 6) / "__0_0.distcp")
+    restore(root, two().state)
+    assert has_mark(_directory(root, 3), Mark.PROVEN)
+    assert not has_mark(_directory(root, 6), Mark.PROVEN)
 
 
 def test_a_newer_format_stops_the_restore(root: Root, two: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,8 @@ from rampmeter.core.errors import ConfigError
 from rampmeter.probing.cli import ProbeCommand
 from rampmeter.probing.figures import Round
 from rampmeter.probing.files import Files
-from rampmeter.probing.telling import Bar, as_text
+from rampmeter.probing.telling import as_text
+from rampmeter.progress import Bar
 from support.probes import BROKEN, FORBIDDEN, NO_SPACE, QUOTA, FailingFiles
 from support.waiting import wait_for
 

@@ -13,9 +13,7 @@ from rampmeter.throttle import FlowCounters
 from support.answers import grant, noted, plan
 
 ENVIRONMENT = {"RAMPMETER_NOTICE_S": "30", "RAMPMETER_TENANT": "red"}
-SETTINGS = job_settings(
-    job="run7", pool=None, coordinator="http://h:1", num_gpus=8, keep=3, environment=ENVIRONMENT
-)
+SETTINGS = job_settings(job="run7", pool=None, coordinator="http://h:1", num_gpus=8, environment=ENVIRONMENT)
 REPORT = SaveReport(
     step=40,
     directory="step-00000040.a00001.00000000",

@@ -10,7 +10,7 @@ RampmeterError
 ├── CommitError              this save is lost, the ones before stand; the next interval brings another
 └── RestoreError             nothing was loaded and no tensor was touched
     ├── CorruptCheckpoint    this checkpoint is damaged; an older one may be whole
-    ├── ForeignCheckpoints   the root holds checkpoints of another writer: load them yourself or say fresh=True
+    ├── ForeignCheckpoints   the root holds checkpoints of another writer: adopt them, or load one yourself
     └── FormatTooNew         written by a newer major format: use a newer reader
 """
 

@@ -21,8 +21,9 @@ from rampmeter.probing.errors import ProbeFailed, Stopped
 from rampmeter.probing.figures import Round
 from rampmeter.probing.files import Files
 from rampmeter.probing.measuring import CHUNK_BYTES, MAX_SMALL_FILES, Limits, Meter
-from rampmeter.probing.telling import Bar, as_json, as_text, intention, watcher
+from rampmeter.probing.telling import as_json, as_text, intention, watcher
 from rampmeter.probing.workspace import check_room, read_directory, sweep, work_directory
+from rampmeter.progress import Bar
 
 _DEFAULT_SIZE = "2GiB"
 _DEFAULT_S = 20.0

@@ -5,14 +5,13 @@ import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TextIO
 
 from rampmeter.core.units import format_bytes, format_duration, format_rate
 from rampmeter.probing.figures import Round, best, careful_capacity, doubts, unsure
 from rampmeter.probing.measuring import SMALL_BYTES, Limits
+from rampmeter.progress import Bar
 
 _COLUMNS = 80
-_BAR = 24
 _SHARE = (
     "This is what one host gets, now, beside whoever else writes. It is no figure of the cluster: probe "
     "from several hosts at once to see what they get together."
@@ -106,31 +105,6 @@ def as_json(directory: Path, rounds: Sequence[Round]) -> str:
         }
     )
     return f"{text}\n"
-
-
-class Bar:
-    """A line on a terminal that shows how far a probe is. `end` takes it away."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._shown = ""
-
-    def show(self, what: str, share: float) -> None:
-        done = round(_BAR * min(1.0, share))
-        line = f"  [{'#' * done}{'.' * (_BAR - done)}] {what}"
-        if line != self._shown:
-            self._write(line)
-
-    def end(self) -> None:
-        if self._shown:
-            self._write("")
-            self._stream.write("\r")
-            self._stream.flush()
-
-    def _write(self, line: str) -> None:
-        self._stream.write(f"\r{line:<{len(self._shown)}}")
-        self._stream.flush()
-        self._shown = line
 
 
 def watcher(bar: Bar | None) -> Callable[[str, float], None]:

@@ -1,0 +1,146 @@
+"""Reads a root and says of each directory in it what it is. Opens no shard, changes nothing, raises for nothing found.
+
+Sizes are compared with the manifest; contents are `verifying`'s business.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from rampmeter.core.errors import ConfigError, CorruptCheckpoint, FormatTooNew
+from rampmeter.layout import Root, StepName
+from rampmeter.manifest import Manifest, check_identity, read_manifest
+from rampmeter.marks import Mark, has_mark
+from rampmeter.removal import Standing, standing
+from rampmeter.verification import Verifier
+
+
+class Condition(StrEnum):
+    """What a directory is. `whole`: all files are there with their sizes."""
+
+    WHOLE = "whole"
+    DAMAGED = "damaged"
+    NEWER_FORMAT = "newer_format"
+    UNREADABLE = "unreadable"
+    UNCOMMITTED = "uncommitted"
+    HALF_REMOVED = "half_removed"
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether it was a checkpoint once, and nobody has removed it."""
+        return self not in (Condition.UNCOMMITTED, Condition.HALF_REMOVED)
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether somebody who counts on this checkpoint should know."""
+        return self in (Condition.DAMAGED, Condition.NEWER_FORMAT, Condition.UNREADABLE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """One directory named like a checkpoint of ours. `why` is empty for a whole one."""
+
+    name: StepName
+    condition: Condition
+    why: str = ""
+    manifest: Manifest | None = None
+    pinned: bool = False
+    proven: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """A root at one moment. `found` is in the order in which checkpoints count, newest first.
+
+    job_uid: None where no job has begun. newest_attempt: 0 where none has.
+    """
+
+    root: Root
+    job_uid: str | None
+    newest_attempt: int
+    found: tuple[Found, ...]
+    foreign: tuple[str, ...]
+
+    @property
+    def newest_whole(self) -> StepName | None:
+        """The one that a restore would take, as far as sizes tell."""
+        return next((item.name for item in self.found if item.condition is Condition.WHOLE), None)
+
+
+def read_root(text: str) -> Root:
+    """ConfigError unless it is a directory that can be read."""
+    if not text:
+        raise ConfigError("ROOT is empty: name the directory that holds a job's checkpoints")
+    path = Path(text)
+    try:
+        next(path.iterdir(), None)
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such directory") from None
+    except NotADirectoryError:
+        raise ConfigError(f"{path}: is no directory") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    return Root(path)
+
+
+def survey(root: Root) -> Survey:
+    """What stands under a root now. ConfigError if it cannot be listed."""
+    try:
+        newest = root.newest_claim()
+        return Survey(
+            root=root,
+            job_uid=_job_uid(root),
+            newest_attempt=0 if newest is None else newest.number,
+            found=tuple(look(root, name) for name in root.step_names()),
+            foreign=tuple(root.foreign_checkpoints()),
+        )
+    except OSError as error:
+        raise ConfigError(f"{root.path} cannot be read: {error.strerror}: {error.filename}") from None
+
+
+def _job_uid(root: Root) -> str | None:
+    try:
+        return (root.path / "JOB_UID").read_text(encoding="ascii", errors="replace").strip() or None
+    except FileNotFoundError:
+        return None
+
+
+def look(root: Root, name: StepName) -> Found:
+    """What one directory is."""
+    directory = root.directory(name)
+    try:
+        where = standing(directory)
+        if where is Standing.COMMITTED:
+            return _look_inside(name, directory)
+        directory.stat()
+    except (FormatTooNew, CorruptCheckpoint, OSError) as error:
+        return _cannot_be_read(name, error)
+    if where is Standing.UNCOMMITTED:
+        why = "no manifest: being written, or left by a crash"
+        return Found(name=name, condition=Condition.UNCOMMITTED, why=why)
+    return Found(
+        name=name, condition=Condition.HALF_REMOVED, why="its removal has begun and was not finished"
+    )
+
+
+def _cannot_be_read(name: StepName, error: Exception) -> Found:
+    if isinstance(error, FormatTooNew):
+        return Found(name=name, condition=Condition.NEWER_FORMAT, why=str(error))
+    if isinstance(error, FileNotFoundError):
+        return Found(name=name, condition=Condition.HALF_REMOVED, why="it was removed just now")
+    if isinstance(error, OSError):
+        return Found(name=name, condition=Condition.UNREADABLE, why=f"{error.strerror}: {error.filename}")
+    return Found(name=name, condition=Condition.DAMAGED, why=str(error))
+
+
+def _look_inside(name: StepName, directory: Path) -> Found:
+    manifest = read_manifest(directory)
+    pinned, proven = has_mark(directory, Mark.PINNED), has_mark(directory, Mark.PROVEN)
+    try:
+        check_identity(manifest, name)
+        Verifier(directory, manifest).verify_sizes()
+    except CorruptCheckpoint as error:
+        condition, why = Condition.DAMAGED, str(error)
+    else:
+        condition, why = Condition.WHOLE, ""
+    return Found(name=name, condition=condition, why=why, manifest=manifest, pinned=pinned, proven=proven)
