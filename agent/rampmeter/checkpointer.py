@@ -234,7 +234,7 @@ class Checkpointer:
         Microseconds otherwise. `state` as in `restore`: a callable is called only when a save starts.
         """
         self._see_step(step)
-        if self._desk.wants_snapshot and not self._closed:
+        if self._desk.wants_snapshot and not self._closed and not self._saver.in_flight:
             self._snapshot(step, state)
         elif not self._sized:
             self._learn_size(state)
@@ -288,18 +288,22 @@ class Checkpointer:
             state,
             permit.throttle,
             on_first_byte=self._desk.first_byte,
+            on_end=self._save_over,
             lease=permit.fence,
             max_streams=permit.max_streams,
         )
         self._watch.flush_begins()
-        result.add_done_callback(self._save_ended)
+        result.add_done_callback(self._tidy_up)
 
-    def _save_ended(self, result: "Future[SaveReport]") -> None:
-        report = self._last_save = result.result()
+    def _save_over(self, report: SaveReport) -> None:
+        """The lease can be given back; on the disk there is still something to do."""
+        self._last_save = report
+        self._desk.save_ended(report, self._own_period)
+        self._saved_after_notice = self._noticed and not self._desk.owes_a_save
+
+    def _tidy_up(self, result: "Future[SaveReport]") -> None:
         try:
-            self._desk.save_ended(report, self._own_period)
-            self._saved_after_notice = self._noticed and not self._desk.owes_a_save
-            if report.committed:
+            if result.result().committed:
                 retention.prune(self._root, self._settings.keep)
         finally:
             self._settled.set()

@@ -4,7 +4,6 @@ Order: sizes on disk, block digests, directory synced, newest claim still ours, 
 is in place the directory is a leftover that a later sweep removes; a failure here never leaves a manifest behind.
 """
 
-import errno
 import logging
 import os
 import platform
@@ -14,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rampmeter.core.clock import Clock, SystemClock, wall_time
-from rampmeter.core.errors import CommitError, ConfigError, LeaseLost
-from rampmeter.core.notice import GiveUp
+from rampmeter.core.errors import CommitError
 from rampmeter.files import replace_file, sync_directory
 from rampmeter.hashing import BLOCK_BYTES, DEFAULT_ALGORITHM, HashedFile, digest_of
 from rampmeter.layout import BLOCKS_NAME, MANIFEST_NAME, Claim, Root, StepName
@@ -162,27 +160,3 @@ def _manifest(record: SaveRecord, flush: FlushRecord, blocks: bytes) -> Manifest
         ),
         unchecked=flush.unchecked,
     )
-
-
-_ERRNO_REASONS = frozenset(
-    {"enospc", "edquot", "eio", "efbig", "erofs", "eacces", "eperm", "enoent", "estale", "enomem", "emfile"}
-)
-_ABORT_REASONS = frozenset(
-    {"lease_lost", "superseded", "revoked", "no_progress", "rank_failed", "closing", *GiveUp}
-)
-
-
-def reason_of(error: BaseException) -> str:
-    """A short code out of a bounded set for why a save failed."""
-    if isinstance(error, CommitError):
-        return error.reason
-    if isinstance(error, LeaseLost):
-        return str(error) if str(error) in _ABORT_REASONS else "lease_lost"
-    if isinstance(error, ConfigError):
-        return "bad_state"
-    if isinstance(error, MemoryError):
-        return "enomem"
-    if isinstance(error, OSError) and error.errno is not None:
-        name = errno.errorcode.get(error.errno, "").lower()
-        return name if name in _ERRNO_REASONS else "unknown"
-    return "unknown"

@@ -6,7 +6,7 @@ processes of a machine). A callback must be quick; what it raises is logged and 
 
 from dataclasses import dataclass
 
-from rampmeter.core.messages import PlanReason
+from rampmeter.core.messages import FailReason, PlanReason
 from rampmeter.core.notice import GiveUp
 from rampmeter.core.pacer import Governance, PacerState
 
@@ -65,7 +65,7 @@ class SaveEnded(Event):
     lead_s: float
     write_s: float
     governance: Governance
-    reason: str | None
+    reason: FailReason | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,9 +16,10 @@ from typing import Any
 import torch
 
 from rampmeter import dcp
-from rampmeter.commit import FlushRecord, SaveRecord, WrittenFile, commit, reason_of
+from rampmeter.commit import FlushRecord, SaveRecord, WrittenFile, commit
 from rampmeter.core.clock import Clock, SystemClock
-from rampmeter.core.messages import Fence
+from rampmeter.core.messages import FailReason, Fence
+from rampmeter.failing import meaning, reason_of
 from rampmeter.files import remove_tree
 from rampmeter.layout import Claim, Root, StepName
 from rampmeter.manifest import Extras, LeaseRecord, Manifest, Timings
@@ -37,6 +38,7 @@ class _Save:
     name: StepName
     throttle: Throttle
     on_first_byte: Callable[[int], None]
+    on_end: Callable[[SaveReport], None]
     fence: Fence | None
     max_streams: int | None
     begun_at_s: float
@@ -99,25 +101,30 @@ class Saver:
         throttle: Throttle,
         on_first_byte: Callable[[int], None] = lambda _num_bytes: None,
         *,
+        on_end: Callable[[SaveReport], None] = lambda _report: None,
         lease: Fence | None = None,
         max_streams: int | None = None,
     ) -> "Future[SaveReport]":
         """Take the snapshot and let a thread write it. Returns after the staging; never raises.
 
         `throttle` must be new. `on_first_byte` is called once, from the flush thread, with the bytes of the tensors to
-        write. While another save is in flight the answer is a report with the reason `in_flight`. `max_streams` bounds
-        the writing threads; None = no bound.
+        write; `on_end` with the report, before leftovers are removed: storage in trouble may take long for that, and no
+        lease must wait for it. While another save is in flight the answer is a report with the reason `in_flight`.
+        `max_streams` bounds the writing threads; None = no bound.
         """
         save = _Save(
             name=StepName.fresh(step=step, attempt=self.claim.number),
             throttle=throttle,
             on_first_byte=on_first_byte,
+            on_end=on_end,
             fence=lease,
             max_streams=max_streams,
             begun_at_s=self._clock.now(),
         )
         if self._current is not None:
-            save.result.set_result(self._report(save, "in_flight"))
+            report = self._report(save, FailReason.IN_FLIGHT)
+            on_end(report)
+            save.result.set_result(report)
             return save.result
         self._current = save
         try:
@@ -214,16 +221,28 @@ class Saver:
     def _end(self, save: _Save, error: BaseException | None) -> None:
         """The save is over, one way or the other. Runs on the flush thread, or on the caller's if nothing started."""
         save.throttle.end()
-        reason = None
-        if save.manifest is not None:
-            self.parent = save.name
-        else:
-            cause = dcp.cause_of(error) if error is not None else RuntimeError("no manifest was written")
-            reason = reason_of(cause)
-            _log.warning("step %d was not saved (%s): %s", save.name.step, reason, cause)
-            self._remove(save.name)
-        self._current = None
-        save.result.set_result(self._report(save, reason))
+        report = self._report(save, None if save.manifest is not None else self._reason(save, error))
+        try:
+            save.on_end(report)
+        finally:
+            if report.committed:
+                self.parent = save.name
+            else:
+                self._remove(save.name)
+            self._current = None
+            save.result.set_result(report)
+
+    @staticmethod
+    def _reason(save: _Save, error: BaseException | None) -> FailReason:
+        cause = dcp.cause_of(error) if error is not None else RuntimeError("no manifest was written")
+        reason = reason_of(cause)
+        _log.warning(
+            "step %d was not saved (%s): %s",
+            save.name.step,
+            reason,
+            "; ".join(filter(None, (str(cause), meaning(reason)))),
+        )
+        return reason
 
     def _remove(self, name: StepName) -> None:
         try:
@@ -231,7 +250,7 @@ class Saver:
         except OSError as error:
             _log.warning("the leftovers of %s stay until the next sweep: %s", name, error)
 
-    def _report(self, save: _Save, reason: str | None) -> SaveReport:
+    def _report(self, save: _Save, reason: FailReason | None) -> SaveReport:
         counters = save.throttle.counters()
         manifest = save.manifest
         return SaveReport(
