@@ -31,6 +31,8 @@ from rampmeter.figures import Figures
 from rampmeter.keeper import Keeper
 from rampmeter.layout import Claim, Root, StepName
 from rampmeter.leaving import ExitWatch, reason_of_end
+from rampmeter.preflight.lookout import Lookout, Tell
+from rampmeter.preflight.shortage import Need
 from rampmeter.report import SaveReport
 from rampmeter.saving import Saver
 from rampmeter.signals import NoticeSignals
@@ -63,7 +65,8 @@ class Checkpointer:
     num_gpus, mtbf_s, restart_s   what the interval is computed from; mtbf_s None = a prior for num_gpus
     interval_min_s is hard, interval_max_s a wish; keep: how many checkpoints stay
     writer_class             a FileSystemWriter class to write through, for storage that is not a mounted directory
-    config, code_commit      recorded in the manifest
+    config, code_commit      recorded in the manifest; the commit also from RAMPMETER_CODE_COMMIT, the container's
+                             digest from RAMPMETER_CONTAINER_DIGEST
     on_event                 called with `rampmeter.events` values, from the agent's threads
 
     Raises ConfigError at the start; later only `restore` raises. To be used in a `with` statement.
@@ -143,11 +146,13 @@ class Checkpointer:
             raise ConfigError(f"root {self._root.path}: {error}") from error
         retention.sweep(self._root, self._claim.number)
         self._saver = Saver(self._root, self._claim, **self._saver_options)
+        self._lookout = Lookout(self._root.path)
         self._watch = StepWatch(self._clock)
         self._speech = Speech(self._settings, job_uid, self._claim, self._watch)
         self._keeper = self._make_keeper()
         self._desk = self._make_desk()
         self._see_step = self._watch.see
+        self._lookout.look_around()
         self._keeper.start(self._desk)
         self._signals.install()
         self._exit_watch.start()
@@ -199,8 +204,23 @@ class Checkpointer:
             draw=self._rng.random(),
             own_period_s=self._own_period(self._speech.figures),
             local=self._settings.coordinator is None,
+            looks_first=True,
         )
-        return Desk(pacer, self._speech, clock=self._clock, on_event=self._tell, poke=self._keeper.poke)
+        return Desk(
+            pacer,
+            self._speech,
+            clock=self._clock,
+            on_event=self._tell,
+            poke=self._keeper.poke,
+            look=self._look,
+        )
+
+    def _look(self, num_bytes: int | None, tell: Tell) -> bool:
+        return self._lookout.look(self._need(num_bytes), tell)
+
+    def _need(self, num_bytes: int | None) -> Need:
+        staged_bytes = 0 if self._saver.has_buffers else num_bytes or 0
+        return Need(num_bytes=num_bytes, staged_bytes=staged_bytes)
 
     # -- training ----------------------------------------------------------------------------------------------
 
@@ -299,6 +319,8 @@ class Checkpointer:
         """The lease can be given back; on the disk there is still something to do."""
         self._last_save = report
         self._desk.save_ended(report, self._own_period)
+        if report.committed:
+            self._lookout.save_takes(report.at_work_s)
         self._saved_after_notice = self._noticed and not self._desk.owes_a_save
 
     def _tidy_up(self, result: "Future[SaveReport]") -> None:
@@ -313,7 +335,11 @@ class Checkpointer:
     def _warm_up(self, state: State) -> None:
         """Cold-start figures, and buffers that no save has to pay for. What fails here would fail in a save too."""
         try:
-            self._desk.stall_known(self._saver.warm_up(state))
+            lacks = self._lookout.memory(self._need(tensor_bytes(state)))
+            if lacks is None:
+                self._desk.stall_known(self._saver.warm_up(state))
+            else:
+                _log.warning("no buffers are prepared for saves: %s", lacks.detail)
         except Exception as error:
             _log.warning("the state cannot be saved as it is: %s", error)
         self._learn_size(state)

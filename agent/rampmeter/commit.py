@@ -5,12 +5,10 @@ is in place the directory is a leftover that a later sweep removes; a failure he
 """
 
 import logging
-import os
 import platform
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from rampmeter.core.clock import Clock, SystemClock, wall_time
 from rampmeter.core.errors import CommitError
@@ -27,6 +25,7 @@ from rampmeter.manifest import (
     Timings,
     Versions,
 )
+from rampmeter.provenance import Provenance
 
 _log = logging.getLogger("rampmeter")
 
@@ -42,8 +41,7 @@ class SaveRecord:
     parent: StepName | None
     world_size: int
     extras: Extras
-    config: dict[str, Any] | None
-    code_commit: str | None
+    provenance: Provenance
     torch_version: str
 
 
@@ -150,9 +148,9 @@ def _manifest(record: SaveRecord, flush: FlushRecord, blocks: bytes) -> Manifest
         block_bytes=BLOCK_BYTES,
         total_bytes=sum(file.num_bytes for file in files),
         extras=record.extras,
-        config=record.config,
-        code_commit=record.code_commit,
-        container_digest=os.environ.get("RAMPMETER_CONTAINER_DIGEST"),
+        config=record.provenance.config,
+        code_commit=record.provenance.code_commit,
+        container_digest=record.provenance.container_digest,
         timings=flush.timings,
         lease=flush.lease,
         versions=Versions(

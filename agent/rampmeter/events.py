@@ -55,6 +55,14 @@ class SaveGivenUp(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SaveHeldBack(Event):
+    """A save that is due cannot be made now, so that nothing is asked for: it is looked at again every few seconds."""
+
+    reason: FailReason
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SaveEnded(Event):
     """A save was committed (`reason` None) or was not, and why. Durations in seconds from the snapshot on."""
 

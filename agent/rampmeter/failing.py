@@ -23,7 +23,7 @@ _MEANINGS = {
     FailReason.EROFS: "the file system is mounted read-only, often after an error: look at the kernel's log (dmesg)",
     FailReason.EACCES: "this user may not write there: look at owner, group and mode of the root",
     FailReason.EPERM: "this user may not write there: look at owner, group and mode of the root",
-    FailReason.ENOENT: "the root was removed, replaced or unmounted under the running job",
+    FailReason.ENOENT: "the root was removed or unmounted under the running job: bring it back, or start the job again",
     FailReason.ESTALE: "the server has replaced or removed the directory: mount it again",
     FailReason.ENOTCONN: "the mount has lost its server: mount it again",
     FailReason.ETIMEDOUT: "the storage does not answer: look at its server and the network",
