@@ -41,7 +41,7 @@ def fill(state: dict[str, Any], value: float) -> None:
     state["numbers"][:] = [value, value]
 
 
-def test_fifty_saves_under_a_tight_loop_of_changes_hold_one_step_each(tmp_path: Path) -> None:
+def test_c64_fifty_saves_under_a_tight_loop_of_changes_hold_one_step_each(tmp_path: Path) -> None:
     """Changed again and again from right after `step` until the save has ended; halves are of no step."""
     events: list[Event] = []
     state = make_state()

@@ -40,7 +40,7 @@ def uninterrupted() -> Training:
 
 
 @pytest.mark.parametrize("waits", [True, False], ids=["sync", "async"])
-def test_a_resume_is_the_uninterrupted_run(tmp_path: Path, uninterrupted: Training, waits: bool) -> None:
+def test_c90_a_resume_is_the_uninterrupted_run(tmp_path: Path, uninterrupted: Training, waits: bool) -> None:
     """Losses from data order, augmentation and dropout, schedule, scale and moments; with epochs after it."""
     root, run = Root(tmp_path), Training()
     for _ in range(NUM_STEPS):
@@ -63,7 +63,7 @@ def test_a_resume_is_the_uninterrupted_run(tmp_path: Path, uninterrupted: Traini
     assert resumed.scheduler.get_last_lr() == run.scheduler.get_last_lr()
 
 
-def test_every_checkpoint_of_a_run_can_be_gone_on_from(tmp_path: Path, uninterrupted: Training) -> None:
+def test_c90_every_checkpoint_of_a_run_can_be_gone_on_from(tmp_path: Path, uninterrupted: Training) -> None:
     """Saved whenever it was due, beside training: each one leads to the same losses."""
     events: list[Event] = []
     run, step = Training(), 0
