@@ -1,6 +1,7 @@
 """What this host and the storage have left, as the kernel says it. Reads only, needs no rights, decides nothing.
 
-None = unknown: not told, or told in a way that means nothing (0 inodes in all, as some shared file systems say).
+None = unknown: not told, or told in a way that means nothing. Shared file systems say of inodes that there are 0 in
+all, or (rclone's mounts) that 0 are left, whatever there is; where that is true, a save fails before its first byte.
 Looking at a file system may block for as long as the storage does not answer.
 """
 
@@ -30,7 +31,7 @@ def room_at(root: Path) -> Room:
     found = os.statvfs(root)
     return Room(
         free_bytes=found.f_bavail * found.f_frsize if found.f_blocks else None,
-        free_inodes=found.f_favail if found.f_files else None,
+        free_inodes=found.f_favail or None,
         memory_bytes=memory_bytes(),
         free_descriptors=free_descriptors(),
     )

@@ -66,11 +66,12 @@ def test_what_is_not_told_is_unknown(tmp_path: Path) -> None:
     assert host.memory_bytes(proc=tmp_path / "no", cgroups=tmp_path / "no") is None
 
 
-def test_zero_inodes_in_all_mean_that_nobody_counts_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("num_files", [0, 10**9])
+def test_zero_inodes_mean_that_nobody_counts_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_files: int
 ) -> None:
-    """Shared file systems say so although there is room; the same with blocks."""
-    told = SimpleNamespace(f_blocks=0, f_bavail=0, f_frsize=4096, f_files=0, f_favail=0)
+    """Shared file systems say so although there is room; the same with blocks of which there are none in all."""
+    told = SimpleNamespace(f_blocks=0, f_bavail=0, f_frsize=4096, f_files=num_files, f_favail=0)
     monkeypatch.setattr(os, "statvfs", lambda _path: told)
     room = host.room_at(tmp_path)
     assert (room.free_bytes, room.free_inodes) == (None, None)
