@@ -47,15 +47,15 @@ def programs() -> Iterator[Nursery]:
 PROGRAM = f"""
 import sys, torch
 import rampmeter
-from rampmeter import retention
 from rampmeter.layout import Root
 from rampmeter.saving import Saver
 from rampmeter.throttle import Throttle
+from support.case_state import keep_newest, sweep_leftovers
 
 def run(path, saves, keep=2):
     root = Root(path)
     claim = root.claim_attempt()
-    retention.sweep(root, claim.number)
+    sweep_leftovers(root, claim.number)
     saver = Saver(root, claim, job="case")
     for step, rate in saves:
         throttle = Throttle()
@@ -64,7 +64,7 @@ def run(path, saves, keep=2):
         print("begun", step, flush=True)
         report = result.result()
         print("committed" if report.committed else "failed", step, flush=True)
-        retention.prune(root, keep)
+        keep_newest(root, keep)
     saver.close(60.0)
 """
 

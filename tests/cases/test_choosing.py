@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from rampmeter import retention
 from rampmeter.core.errors import ConfigError, CorruptCheckpoint, RestoreError
 from rampmeter.layout import MANIFEST_NAME, Root
 from rampmeter.report import SaveReport
 from rampmeter.restore import restore
-from support.case_state import loaded
+from support.case_state import keep_newest, loaded
 
 Save = Callable[..., SaveReport]
 
@@ -77,7 +76,7 @@ def test_c82_steps_are_numbers(root: Root, save: Save, steps: list[int]) -> None
     """Not texts, of which 10000 would be before 9900."""
     for step in steps:
         assert save(step).committed
-        retention.prune(root, 2)
+        keep_newest(root, 2)
     assert sorted(name.step for name in root.committed_steps()) == steps[1:]
     found = loaded(root)
     assert found is not None
@@ -94,11 +93,11 @@ def test_c84_the_newest_and_the_protected_ones_stay(
     for step in (1, 2, 3, 4):
         assert save(step).committed
     oldest = str(root.committed_steps()[-1])
-    retention.prune(root, keep, protected=[oldest] if is_protected else [])
+    keep_newest(root, keep, protected=[oldest] if is_protected else [])
     assert [name.step for name in root.committed_steps()] == left
     for none in (0, -1):
         with pytest.raises(ConfigError):
-            retention.prune(root, none)
+            keep_newest(root, none)
 
 
 def test_c92_a_pointer_that_stayed_behind_decides_nothing(

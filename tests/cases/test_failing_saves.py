@@ -13,14 +13,13 @@ import pytest
 import torch
 
 import rampmeter
-from rampmeter import retention
 from rampmeter.core.messages import FailReason
 from rampmeter.events import Event, SaveEnded, SaveHeldBack, SaveStarted
 from rampmeter.layout import Root
 from rampmeter.report import SaveReport
 from rampmeter.saving import Saver
 from rampmeter.throttle import Throttle
-from support.case_state import loaded
+from support.case_state import keep_newest, loaded
 from support.small_disk import may_mount, small_disk
 
 MIB = 1024 * 1024
@@ -105,7 +104,7 @@ def test_c71_memory_threads_and_files_do_not_grow(root: Root) -> None:
         throttle = Throttle()
         throttle.set_rate(None)
         assert saver.begin(step, state, throttle).result(LIMIT_S).committed
-        retention.prune(root, 1)
+        keep_newest(root, 1)
         if step in (9, 59):
             gc.collect()
             pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -141,5 +140,5 @@ def test_c75_file_systems_with_habits_of_their_own(
     assert found is not None
     assert found.step == 1
     assert save(2).committed
-    retention.prune(root, 1)
+    keep_newest(root, 1)
     assert [name.step for name in root.step_names() if root.is_committed(name)] == [2]
