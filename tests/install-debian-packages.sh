@@ -3,7 +3,7 @@
 # As root it installs what is missing; otherwise it prints the command, and the tests that need it skip.
 set -eu
 
-packages="redis-server prometheus rclone fuse3"
+packages="redis-server prometheus rclone fuse3 strace"
 
 say() { echo "debian-packages: $*"; }
 

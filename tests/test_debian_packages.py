@@ -41,14 +41,17 @@ def test_who_is_not_root_gets_the_command_and_no_error(run_script: Run) -> None:
     """Without the right to install, the script names the command, calls no apt and succeeds."""
     done = run_script({"dpkg-query": "exit 1", "id": "echo 1000", "apt-get": "echo called; exit 1"})
     assert done.returncode == 0
-    assert "apt-get install -y --no-install-recommends redis-server prometheus rclone fuse3\n" in done.stdout
+    assert (
+        "apt-get install -y --no-install-recommends redis-server prometheus rclone fuse3 strace\n"
+        in done.stdout
+    )
     assert "called" not in done.stdout
 
 
 def test_a_removed_package_with_left_over_settings_counts_as_missing(run_script: Run) -> None:
     """dpkg still knows such a package, but its programs are gone."""
     done = run_script({"dpkg-query": "echo deinstall ok config-files", "id": "echo 1000"})
-    assert "not installed: redis-server prometheus rclone fuse3" in done.stdout
+    assert "not installed: redis-server prometheus rclone fuse3 strace" in done.stdout
 
 
 def test_a_test_whose_program_is_missing_skips_with_the_command(tmp_path: Path) -> None:

@@ -42,6 +42,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "Checkpointer":
+        import random  # noqa: PLC0415 - with the rest that is only needed where it is used
+
+        before = random.getstate()
         try:
             from rampmeter.checkpointer import Checkpointer  # noqa: PLC0415 - torch only when it is used
         except ModuleNotFoundError as error:
@@ -50,5 +53,9 @@ def __getattr__(name: str) -> Any:
                 raise
             needed = f"rampmeter.Checkpointer needs {package}: pip install 'rampmeter[torch]'"
             raise ModuleNotFoundError(needed, name=package) from error
+        finally:
+            random.setstate(
+                before
+            )  # httpx may import rich, which draws a number: no training run must see that
         return Checkpointer
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

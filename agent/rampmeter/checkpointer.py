@@ -31,6 +31,8 @@ from rampmeter.janitor import Janitor
 from rampmeter.keeper import Keeper
 from rampmeter.layout import Claim, Root, StepName
 from rampmeter.leaving import ExitWatch, reason_of_end
+from rampmeter.preflight.lookout import Lookout, Tell
+from rampmeter.preflight.shortage import Need
 from rampmeter.report import SaveReport
 from rampmeter.retention import Keep
 from rampmeter.saving import Saver
@@ -66,7 +68,8 @@ class Checkpointer:
     keep, keep_days, milestone_steps   what stays: the newest few, the last one of each of so many days, and the first
                              one at or after each multiple of so many steps
     writer_class             a FileSystemWriter class to write through, for storage that is not a mounted directory
-    config, code_commit      recorded in the manifest
+    config, code_commit      recorded in the manifest; the commit also from RAMPMETER_CODE_COMMIT, the container's
+                             digest from RAMPMETER_CONTAINER_DIGEST
     on_event                 called with `rampmeter.events` values, from the agent's threads
 
     Raises ConfigError at the start; later only `restore` raises. To be used in a `with` statement.
@@ -149,11 +152,13 @@ class Checkpointer:
         self._janitor = Janitor(self._root, self._keep, attempt=self._claim.number, is_fenced=self._is_fenced)
         self._janitor.start()
         self._saver = Saver(self._root, self._claim, **self._saver_options)
+        self._lookout = Lookout(self._root.path)
         self._watch = StepWatch(self._clock)
         self._speech = Speech(self._settings, job_uid, self._claim, self._watch)
         self._keeper = self._make_keeper()
         self._desk = self._make_desk()
         self._see_step = self._watch.see
+        self._lookout.look_around()
         self._keeper.start(self._desk)
         self._signals.install()
         self._exit_watch.start()
@@ -206,8 +211,23 @@ class Checkpointer:
             draw=self._rng.random(),
             own_period_s=self._own_period(self._speech.figures),
             local=self._settings.coordinator is None,
+            looks_first=True,
         )
-        return Desk(pacer, self._speech, clock=self._clock, on_event=self._tell, poke=self._keeper.poke)
+        return Desk(
+            pacer,
+            self._speech,
+            clock=self._clock,
+            on_event=self._tell,
+            poke=self._keeper.poke,
+            look=self._look,
+        )
+
+    def _look(self, num_bytes: int | None, tell: Tell) -> bool:
+        return self._lookout.look(self._need(num_bytes), tell)
+
+    def _need(self, num_bytes: int | None) -> Need:
+        staged_bytes = 0 if self._saver.has_buffers else num_bytes or 0
+        return Need(num_bytes=num_bytes, staged_bytes=staged_bytes)
 
     # -- training ----------------------------------------------------------------------------------------------
 
@@ -241,7 +261,7 @@ class Checkpointer:
         Microseconds otherwise. `state` as in `restore`: a callable is called only when a save starts.
         """
         self._see_step(step)
-        if self._desk.wants_snapshot and not self._closed:
+        if self._desk.wants_snapshot and not self._closed and not self._saver.in_flight:
             self._snapshot(step, state)
         elif not self._sized:
             self._learn_size(state)
@@ -295,18 +315,24 @@ class Checkpointer:
             state,
             permit.throttle,
             on_first_byte=self._desk.first_byte,
+            on_end=self._save_over,
             lease=permit.fence,
             max_streams=permit.max_streams,
         )
         self._watch.flush_begins()
-        result.add_done_callback(self._save_ended)
+        result.add_done_callback(self._tidy_up)
 
-    def _save_ended(self, result: "Future[SaveReport]") -> None:
-        report = self._last_save = result.result()
+    def _save_over(self, report: SaveReport) -> None:
+        """The lease can be given back; on the disk there is still something to do."""
+        self._last_save = report
+        self._desk.save_ended(report, self._own_period)
+        if report.committed:
+            self._lookout.save_takes(report.at_work_s)
+        self._saved_after_notice = self._noticed and not self._desk.owes_a_save
+
+    def _tidy_up(self, result: "Future[SaveReport]") -> None:
         try:
-            self._desk.save_ended(report, self._own_period)
-            self._saved_after_notice = self._noticed and not self._desk.owes_a_save
-            if report.committed:
+            if result.result().committed:
                 self._janitor.poke()
         finally:
             self._settled.set()
@@ -316,7 +342,11 @@ class Checkpointer:
     def _warm_up(self, state: State) -> None:
         """Cold-start figures, and buffers that no save has to pay for. What fails here would fail in a save too."""
         try:
-            self._desk.stall_known(self._saver.warm_up(state))
+            lacks = self._lookout.memory(self._need(tensor_bytes(state)))
+            if lacks is None:
+                self._desk.stall_known(self._saver.warm_up(state))
+            else:
+                _log.warning("no buffers are prepared for saves: %s", lacks.detail)
         except Exception as error:
             _log.warning("the state cannot be saved as it is: %s", error)
         self._learn_size(state)

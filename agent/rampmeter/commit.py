@@ -4,18 +4,14 @@ Order: sizes on disk, block digests, directory synced, newest claim still ours, 
 is in place the directory is a leftover that a later sweep removes; a failure here never leaves a manifest behind.
 """
 
-import errno
 import logging
-import os
 import platform
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from rampmeter.core.clock import Clock, SystemClock, wall_time
-from rampmeter.core.errors import CommitError, ConfigError, LeaseLost
-from rampmeter.core.notice import GiveUp
+from rampmeter.core.errors import CommitError
 from rampmeter.files import replace_file, sync_directory
 from rampmeter.hashing import BLOCK_BYTES, DEFAULT_ALGORITHM, HashedFile, digest_of
 from rampmeter.layout import BLOCKS_NAME, MANIFEST_NAME, Claim, Root, StepName
@@ -29,6 +25,7 @@ from rampmeter.manifest import (
     Timings,
     Versions,
 )
+from rampmeter.provenance import Provenance
 
 _log = logging.getLogger("rampmeter")
 
@@ -44,8 +41,7 @@ class SaveRecord:
     parent: StepName | None
     world_size: int
     extras: Extras
-    config: dict[str, Any] | None
-    code_commit: str | None
+    provenance: Provenance
     torch_version: str
 
 
@@ -152,9 +148,9 @@ def _manifest(record: SaveRecord, flush: FlushRecord, blocks: bytes) -> Manifest
         block_bytes=BLOCK_BYTES,
         total_bytes=sum(file.num_bytes for file in files),
         extras=record.extras,
-        config=record.config,
-        code_commit=record.code_commit,
-        container_digest=os.environ.get("RAMPMETER_CONTAINER_DIGEST"),
+        config=record.provenance.config,
+        code_commit=record.provenance.code_commit,
+        container_digest=record.provenance.container_digest,
         timings=flush.timings,
         lease=flush.lease,
         versions=Versions(
@@ -162,27 +158,3 @@ def _manifest(record: SaveRecord, flush: FlushRecord, blocks: bytes) -> Manifest
         ),
         unchecked=flush.unchecked,
     )
-
-
-_ERRNO_REASONS = frozenset(
-    {"enospc", "edquot", "eio", "efbig", "erofs", "eacces", "eperm", "enoent", "estale", "enomem", "emfile"}
-)
-_ABORT_REASONS = frozenset(
-    {"lease_lost", "superseded", "revoked", "no_progress", "rank_failed", "closing", *GiveUp}
-)
-
-
-def reason_of(error: BaseException) -> str:
-    """A short code out of a bounded set for why a save failed."""
-    if isinstance(error, CommitError):
-        return error.reason
-    if isinstance(error, LeaseLost):
-        return str(error) if str(error) in _ABORT_REASONS else "lease_lost"
-    if isinstance(error, ConfigError):
-        return "bad_state"
-    if isinstance(error, MemoryError):
-        return "enomem"
-    if isinstance(error, OSError) and error.errno is not None:
-        name = errno.errorcode.get(error.errno, "").lower()
-        return name if name in _ERRNO_REASONS else "unknown"
-    return "unknown"

@@ -124,6 +124,7 @@ class MeteredWriter:
             raise
         if self._metered.first_error is not None:  # of a further writing thread, which torch does not report
             raise self._metered.first_error
+        _check_against_plan(plan, results)
         files = tuple(self._metered.hashed.values())
         unchecked = tuple(getattr(planner, "unchecked", ()))
         future: Future[list[WriteResult]] = Future()
@@ -140,7 +141,7 @@ class MeteredWriter:
                 if isinstance(result, HashedResult):
                     written += [WrittenFile(rank=rank, file=file) for file in result.files]
                     unchecked += result.unchecked
-        _check_against_plan(results, {item.file.name: item.file for item in written})
+        _check_against_files(results, {item.file.name: item.file for item in written})
         written.append(WrittenFile(rank=0, file=self._metered.hashed[METADATA_NAME]))
         self._finish(written, unchecked)
 
@@ -164,7 +165,17 @@ def _attach(
     return [first, *results[1:]]
 
 
-def _check_against_plan(results: list[list[WriteResult]], files: dict[str, HashedFile]) -> None:
+def _check_against_plan(plan: SavePlan, results: list[WriteResult]) -> None:
+    """Every item of this rank's plan has a result: a writing thread that ended early leaves none, and says nothing."""
+    lacking = {item.index for item in plan.items} - {result.index for result in results}
+    if lacking:
+        name = min(index.fqn for index in lacking)
+        raise CommitError(
+            f"{len(lacking)} items were never written, {name} among them", reason="size_mismatch"
+        )
+
+
+def _check_against_files(results: list[list[WriteResult]], files: dict[str, HashedFile]) -> None:
     """Every item that DCP believes written lies inside a file that went through our streams."""
     for result in (item for rank_results in results for item in rank_results):
         place = result.storage_data

@@ -20,11 +20,14 @@ from rampmeter.events import (
     RateChanged,
     SaveEnded,
     SaveGivenUp,
+    SaveHeldBack,
     StateChanged,
 )
 from rampmeter.figures import Figures
-from rampmeter.joblog import log_given_up, log_plan, log_saved
+from rampmeter.joblog import log_given_up, log_held_back, log_plan, log_saved
 from rampmeter.layout import Claim
+from rampmeter.preflight.lookout import HANGS, Tell
+from rampmeter.preflight.shortage import Shortage
 from rampmeter.report import SaveReport
 from rampmeter.speech import Restoration, Speech
 from rampmeter.throttle import Throttle
@@ -46,8 +49,12 @@ class Permit:
     max_streams: int | None
 
 
+Look = Callable[[int | None, Tell], bool]
+"""As `Lookout.look`, with the bytes of a save as far as they are known."""
+
+
 class Desk:
-    """One per attempt. `poke` wakes the keeper's thread."""
+    """One per attempt. `poke` wakes the keeper's thread; `look` is asked where the pacer wants a look."""
 
     def __init__(
         self,
@@ -57,6 +64,7 @@ class Desk:
         clock: Clock,
         on_event: Callable[[Event], None],
         poke: Callable[[], None],
+        look: Look | None = None,
     ) -> None:
         self.wants_snapshot = False
         self.stopped = False
@@ -67,6 +75,8 @@ class Desk:
         self._clock = clock
         self._on_event = on_event
         self._poke = poke
+        self._look = look
+        self._held_back: Shortage | None = None
         self._lock = threading.RLock()
         self._throttle: Throttle | None = None
         self._allowed: tuple[int | None, float | None] = (0, None)
@@ -144,6 +154,13 @@ class Desk:
             self._noticed_s = self._clock.now()
         self._poke()
 
+    def looked(self, found: Shortage | None) -> None:
+        """Whether the save that is due can be made, and what lacks if not."""
+        with self._lock:
+            self._note_looked(found)
+            self.advance()
+        self._poke()
+
     def stop(self, why: str) -> None:
         """This attempt is over: a newer one exists."""
         _log.error("this attempt of the job saves no more: %s", why)
@@ -180,6 +197,7 @@ class Desk:
             if self._pacer.notice is not None:
                 self._pacer.set_need(self._speech.need_s(self._pacer, self._throttle, now_s))
             self._pacer.tick(now_s)
+            self._look_if_due(now_s)
             self._note_given_up(now_s)
             self._note_state(now_s)
             self.wants_snapshot = self._pacer.wants_snapshot and not self.stopped
@@ -266,6 +284,23 @@ class Desk:
             return
         self._hurried = True
         self._pacer.hurry(now_s, deadline_at_s=self._noticed_s + self._speech.settings.notice_s)
+
+    def _look_if_due(self, now_s: float) -> None:
+        if self._look is not None and self._pacer.wants_look(now_s):
+            self._pacer.look_first.begins(now_s)
+            if not self._look(self._speech.figures.num_bytes, self.looked):
+                self._note_looked(HANGS)
+
+    def _note_looked(self, found: Shortage | None) -> None:
+        """A save that lacks something is told of once, and counts as failed once, however long it is late."""
+        before, self._held_back = self._held_back, found
+        self._pacer.look_first.cleared |= found is None
+        if found is None or (before is not None and before.reason is found.reason):
+            return
+        if before is None:
+            self._speech.note_failed(found.reason)
+        log_held_back(found)
+        self._on_event(SaveHeldBack(now_s=self._clock.now(), reason=found.reason, detail=found.detail))
 
     def _note_given_up(self, now_s: float) -> None:
         """Tell the writer, training, the log and whoever listens, once."""

@@ -6,7 +6,7 @@ processes of a machine). A callback must be quick; what it raises is logged and 
 
 from dataclasses import dataclass
 
-from rampmeter.core.messages import PlanReason
+from rampmeter.core.messages import FailReason, PlanReason
 from rampmeter.core.notice import GiveUp
 from rampmeter.core.pacer import Governance, PacerState
 
@@ -55,6 +55,14 @@ class SaveGivenUp(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SaveHeldBack(Event):
+    """A save that is due cannot be made now, so that nothing is asked for: it is looked at again every few seconds."""
+
+    reason: FailReason
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SaveEnded(Event):
     """A save was committed (`reason` None) or was not, and why. Durations in seconds from the snapshot on."""
 
@@ -65,7 +73,7 @@ class SaveEnded(Event):
     lead_s: float
     write_s: float
     governance: Governance
-    reason: str | None
+    reason: FailReason | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,11 @@ Prices are said per TB, in the unit that people count: hours (or seconds) of one
 
 import logging
 
+from rampmeter.core.looking import LOOK_AGAIN_S
 from rampmeter.core.messages import Plan, PlanReason
 from rampmeter.core.notice import GivenUp
 from rampmeter.core.units import format_bytes, format_duration
+from rampmeter.preflight.shortage import Shortage
 from rampmeter.report import SaveReport
 
 _log = logging.getLogger("rampmeter")
@@ -43,6 +45,16 @@ def log_given_up(given_up: GivenUp, num_bytes: int | None) -> None:
         "(if the notice is longer than that, set notice_s or RAMPMETER_NOTICE_S)",
         format_duration(max(0.0, given_up.left_s)),
         fits,
+    )
+
+
+def log_held_back(shortage: Shortage) -> None:
+    """A save that is due cannot be made."""
+    _log.warning(
+        "the checkpoint that is due is not begun (%s): %s; looking again every %s",
+        shortage.reason,
+        shortage.detail,
+        format_duration(LOOK_AGAIN_S),
     )
 
 

@@ -32,11 +32,25 @@ class MeteredFileSystem:
     @contextlib.contextmanager
     def create_stream(self, path: str | os.PathLike[str], mode: str) -> Iterator[Any]:
         """A stream as the inner file system opens it; metered if it is for writing."""
-        with self._inner.create_stream(path, mode) as inner:
-            if mode != "wb":
+        if mode != "wb":
+            with self._inner.create_stream(path, mode) as inner:
                 yield inner
-                return
-            name = PurePath(path).name
+            return
+        if self.first_error is not None:  # what is opened now would stand in the way of the removal
+            raise self.first_error
+        try:
+            with self._metered_stream(path) as stream:
+                yield stream
+        except (
+            BaseException
+        ) as error:  # also of open, sync and close, which a further writing thread would swallow
+            self._note_error(error)
+            raise
+
+    @contextlib.contextmanager
+    def _metered_stream(self, path: str | os.PathLike[str]) -> Iterator[MeteredStream]:
+        name = PurePath(path).name
+        with self._inner.create_stream(path, "wb") as inner:
             stream = MeteredStream(
                 inner,
                 throttle=_unpaced() if _is_metadata(name) else self._throttle,
@@ -45,7 +59,8 @@ class MeteredFileSystem:
             )
             with _without_torch_crc():
                 yield stream
-            self.hashed[name] = stream.finish(name)
+            file = stream.finish(name)
+        self.hashed[name] = file
 
     def _announce(self) -> None:
         """The first byte is in hand: says so once."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from rampmeter.core.messages import FailReason
 from rampmeter.throttle import FlowCounters
 
 
@@ -18,7 +19,7 @@ class SaveReport:
     write_s: float  # to durable, or to the end of a failed save
     counters: FlowCounters
     committed: bool
-    reason: str | None
+    reason: FailReason | None
 
     @property
     def at_work_s(self) -> float:

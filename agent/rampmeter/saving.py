@@ -16,12 +16,15 @@ from typing import Any
 import torch
 
 from rampmeter import dcp
-from rampmeter.commit import FlushRecord, SaveRecord, WrittenFile, commit, reason_of
+from rampmeter.commit import FlushRecord, SaveRecord, WrittenFile, commit
+from rampmeter.completeness import Completeness
 from rampmeter.core.clock import Clock, SystemClock
-from rampmeter.core.messages import Fence
+from rampmeter.core.messages import FailReason, Fence
+from rampmeter.failing import meaning, reason_of
 from rampmeter.files import remove_tree
 from rampmeter.layout import Claim, Root, StepName
 from rampmeter.manifest import Extras, LeaseRecord, Manifest, Timings
+from rampmeter.provenance import Provenance
 from rampmeter.report import SaveReport
 from rampmeter.state import State, has_data_position, resolve, snapshot
 from rampmeter.throttle import FlowCounters, Throttle
@@ -37,6 +40,7 @@ class _Save:
     name: StepName
     throttle: Throttle
     on_first_byte: Callable[[int], None]
+    on_end: Callable[[SaveReport], None]
     fence: Fence | None
     max_streams: int | None
     begun_at_s: float
@@ -69,27 +73,36 @@ class Saver:
         self._root = root
         self._job = job
         self._job_uid = root.ensure_job_uid()
-        self._config = None if config is None else dict(config)
-        self._code_commit = code_commit
+        self._provenance = Provenance.of(config, code_commit)
+        self._completeness = Completeness(self._provenance)
         self._check_finite = check_finite
         self._writer_class = writer_class
         self._clock = clock or SystemClock()
         self._stager = dcp.ReusedStager(self._clock)
         self._current: _Save | None = None
+        self._leftovers: set[StepName] = set()
+        """Directories of failed saves that could not be removed yet: the storage was in trouble."""
 
     @property
     def in_flight(self) -> bool:
         """Whether a save is still being written."""
         return self._current is not None
 
+    @property
+    def has_buffers(self) -> bool:
+        """Whether the memory for the copy of the state has been taken."""
+        return self._stager.last_stage_s > 0.0
+
     def warm_up(self, state: State) -> float:
         """Stage twice and throw it away; the seconds of the second time: the stall that a save will cause.
 
         The first time pays for the buffers, so that no save has to. Raises what a save would report.
         """
+        parts = resolve(state)
+        self._completeness.tell(parts)
         for _ in range(2):
             before_s = self._clock.now()
-            self._stager.stage(snapshot(state, step=0))
+            self._stager.stage(snapshot(parts, step=0))
         return self._clock.now() - before_s
 
     def begin(
@@ -99,25 +112,30 @@ class Saver:
         throttle: Throttle,
         on_first_byte: Callable[[int], None] = lambda _num_bytes: None,
         *,
+        on_end: Callable[[SaveReport], None] = lambda _report: None,
         lease: Fence | None = None,
         max_streams: int | None = None,
     ) -> "Future[SaveReport]":
         """Take the snapshot and let a thread write it. Returns after the staging; never raises.
 
         `throttle` must be new. `on_first_byte` is called once, from the flush thread, with the bytes of the tensors to
-        write. While another save is in flight the answer is a report with the reason `in_flight`. `max_streams` bounds
-        the writing threads; None = no bound.
+        write; `on_end` with the report, before leftovers are removed: storage in trouble may take long for that, and no
+        lease must wait for it. While another save is in flight the answer is a report with the reason `in_flight`.
+        `max_streams` bounds the writing threads; None = no bound.
         """
         save = _Save(
             name=StepName.fresh(step=step, attempt=self.claim.number),
             throttle=throttle,
             on_first_byte=on_first_byte,
+            on_end=on_end,
             fence=lease,
             max_streams=max_streams,
             begun_at_s=self._clock.now(),
         )
         if self._current is not None:
-            save.result.set_result(self._report(save, "in_flight"))
+            report = self._report(save, FailReason.IN_FLIGHT)
+            on_end(report)
+            save.result.set_result(report)
             return save.result
         self._current = save
         try:
@@ -144,6 +162,7 @@ class Saver:
 
     def _start(self, save: _Save, state: State) -> "Future[Any]":
         parts = resolve(state)
+        self._completeness.tell(parts)
         record = SaveRecord(
             job_uid=self._job_uid,
             job=self._job,
@@ -152,8 +171,7 @@ class Saver:
             parent=self.parent,
             world_size=1,
             extras=Extras(data_position=has_data_position(parts), rng=True),
-            config=self._config,
-            code_commit=self._code_commit,
+            provenance=self._provenance,
             torch_version=torch.__version__,
         )
         writer = dcp.metered_writer(
@@ -214,24 +232,40 @@ class Saver:
     def _end(self, save: _Save, error: BaseException | None) -> None:
         """The save is over, one way or the other. Runs on the flush thread, or on the caller's if nothing started."""
         save.throttle.end()
-        reason = None
-        if save.manifest is not None:
-            self.parent = save.name
-        else:
-            cause = dcp.cause_of(error) if error is not None else RuntimeError("no manifest was written")
-            reason = reason_of(cause)
-            _log.warning("step %d was not saved (%s): %s", save.name.step, reason, cause)
-            self._remove(save.name)
-        self._current = None
-        save.result.set_result(self._report(save, reason))
+        report = self._report(save, None if save.manifest is not None else self._reason(save, error))
+        try:
+            save.on_end(report)
+        finally:
+            if report.committed:
+                self.parent = save.name
+            else:
+                self._leftovers.add(save.name)
+            for name in list(self._leftovers):
+                self._remove(name)
+            self._current = None
+            save.result.set_result(report)
+
+    @staticmethod
+    def _reason(save: _Save, error: BaseException | None) -> FailReason:
+        cause = dcp.cause_of(error) if error is not None else RuntimeError("no manifest was written")
+        reason = reason_of(cause)
+        _log.warning(
+            "step %d was not saved (%s): %s",
+            save.name.step,
+            reason,
+            "; ".join(filter(None, (str(cause), meaning(reason)))),
+        )
+        return reason
 
     def _remove(self, name: StepName) -> None:
         try:
             remove_tree(self._root.directory(name))
         except OSError as error:
-            _log.warning("the leftovers of %s stay until the next sweep: %s", name, error)
+            _log.warning("the leftovers of %s stay until the next save has ended: %s", name, error)
+        else:
+            self._leftovers.discard(name)
 
-    def _report(self, save: _Save, reason: str | None) -> SaveReport:
+    def _report(self, save: _Save, reason: FailReason | None) -> SaveReport:
         counters = save.throttle.counters()
         manifest = save.manifest
         return SaveReport(

@@ -1,6 +1,5 @@
 """How many bytes a state has, from its tensors alone: the cold-start figure before a save has told."""
 
-import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,7 +19,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, nn.Module):
-        yield from itertools.chain(value.parameters(), value.buffers())
+        yield from (item for item in value.state_dict().values() if isinstance(item, torch.Tensor))
     elif isinstance(value, Optimizer):
         for slots in value.state.values():
             yield from (item for item in slots.values() if isinstance(item, torch.Tensor))

@@ -10,6 +10,7 @@ from typing import TypedDict
 from rampmeter.config import JobSettings
 from rampmeter.core.messages import (
     EndReason,
+    FailReason,
     Finish,
     Heartbeat,
     Kind,
@@ -34,7 +35,7 @@ DEFAULT_LEAD_S = 1.0
 _SHORTEST_S = 1e-3
 """The wire's shortest duration; a lead time of 0 would say that the first byte is in hand."""
 
-_ABORT_REASONS = frozenset({"lease_lost", "superseded", "closing", *GiveUp})
+_ABORT_REASONS = frozenset({FailReason.LEASE_LOST, FailReason.SUPERSEDED, FailReason.CLOSING, *GiveUp})
 _NOTHING_YET = FlowCounters(done_bytes=0, throttled_s=0.0, blocked_s=0.0, busy_s=0.0)
 
 
@@ -80,6 +81,7 @@ class Speech:
         self._committed_step: int | None = None
         self._committed_s: float | None = None
         self._num_failed = 0
+        self._last_failure = FailReason.NONE
 
     # -- facts -------------------------------------------------------------------------------------------------
 
@@ -109,10 +111,15 @@ class Speech:
         self.report = report
         self._eps = self.watch.flush_ended(committed=report.committed, at_work_s=report.at_work_s)
         if not report.committed:
-            self._num_failed += 1
+            self.note_failed(report.reason or FailReason.UNKNOWN)
             return
         self.figures.learn(report, self._eps)
         self.note_committed(report.step, snapshot_s)
+
+    def note_failed(self, reason: FailReason) -> None:
+        """A save that was due did not become a checkpoint."""
+        self._num_failed += 1
+        self._last_failure = reason
 
     def applied(self, seq: int, seen_epoch: int) -> None:
         """The answer to `seq` was applied."""
@@ -199,6 +206,7 @@ class Speech:
             commit_age_s=None if self._committed_s is None else now_s - self._committed_s,
             num_skipped=pacer.num_skipped,
             num_failed=self._num_failed,
+            last_failure=self._last_failure,
             num_ungoverned=pacer.num_ungoverned,
             restored_step=restored.step if restored else None,
             rolled_back=restored.rolled_back if restored else False,
@@ -266,6 +274,8 @@ class Speech:
             lead_s=self._lead_s,
             write_s=report.write_s if report.committed else None,
             eps=self._eps,
+            num_failed=self._num_failed,
+            last_failure=self._last_failure,
         )
 
     def _time_a_step(self, now_s: float) -> None:

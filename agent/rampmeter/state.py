@@ -27,7 +27,7 @@ RESERVED = "rampmeter"  # the key under which our own parts stand
 FROZEN = "frozen"  # values that DCP would not give back as they were, as bytes
 RNG = "rng"
 _MAX_PLAIN_LEAVES = 64  # each leaf is an item of its own in the checkpoint
-_DATA_WORDS = ("loader", "sampler", "dataset", "data")
+DATA_WORDS = ("loader", "sampler", "dataset", "data")
 
 
 def resolve(state: State) -> Mapping[str, Any]:
@@ -70,7 +70,7 @@ def has_data_position(state: Mapping[str, Any]) -> bool:
     return any(
         isinstance(value, dcp.Stateful)
         and not isinstance(value, nn.Module | Optimizer)
-        and any(word in f"{key} {type(value).__name__}".lower() for word in _DATA_WORDS)
+        and any(word in f"{key} {type(value).__name__}".lower() for word in DATA_WORDS)
         for key, value in state.items()
     )
 

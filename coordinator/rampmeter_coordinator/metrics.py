@@ -1,7 +1,7 @@
 """Every metric of the coordinator, by name.
 
 Figures come from views at scrape time, so that they cannot drift from the state.
-Labels are bounded by settings and code: pool, outcome, state, route, status class. Never a job.
+Labels are bounded by settings and code: pool, outcome, reason, state, route, status class. Never a job.
 """
 
 import math
@@ -184,6 +184,15 @@ class _PoolFigures:
             for outcome, read in _OUTCOMES:
                 ended.add_metric((pool, outcome), read(found))
         yield ended
+        saves = CounterMetricFamily(
+            "rampmeter_failed_saves",
+            "Saves that did not become checkpoints, by reason, also those that had no lease.",
+            labels=("pool", "reason"),
+        )
+        for pool, found in totals.items():
+            for reason, num_saves in found.failed_saves.items():
+                saves.add_metric((pool, reason), num_saves)
+        yield saves
 
     def _from_counters(self, pools: Iterable[str]) -> Iterator[Metric]:
         counters = {pool: self._engine.counters(pool) for pool in pools}

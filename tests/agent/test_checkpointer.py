@@ -11,8 +11,9 @@ import pytest
 import torch
 
 import rampmeter
+from rampmeter.core.messages import FailReason
 from rampmeter.core.pacer import Governance
-from rampmeter.events import Restored, SaveEnded
+from rampmeter.events import Restored, SaveEnded, SaveHeldBack
 from rampmeter.layout import Root
 from rampmeter.retention import Keep, read_keep
 from support.roots import put_leftover
@@ -158,13 +159,17 @@ def test_a_state_of_the_wrong_kind_is_named(tmp_path, caplog):
     assert "state must be a dict or return one, not list" in caplog.text
 
 
-def test_a_root_that_is_taken_away_fails_the_save_and_says_so(tmp_path, caplog):
+@pytest.mark.parametrize("stands", ["nothing", "an empty directory"])
+def test_a_root_that_is_taken_away_gets_no_save_and_says_so(tmp_path, caplog, stands):
     """Nothing is committed into what stands in its place, training goes on, and the message says what to do."""
-    root, run = tmp_path / "root", Run()
-    with rampmeter.Checkpointer(root, **OFTEN) as ckpt:
+    root, run, events = tmp_path / "root", Run(), []
+    with rampmeter.Checkpointer(root, on_event=events.append, **OFTEN) as ckpt:
         shutil.rmtree(root)
-        train_until(ckpt, run, 0, lambda: ckpt.last_save is not None)
-        assert ckpt.last_save.reason == "enoent"
+        if stands != "nothing":
+            root.mkdir()
+        failed = (SaveEnded, SaveHeldBack)
+        train_until(ckpt, run, 0, lambda: any(isinstance(event, failed) for event in events))
+    assert {event.reason for event in events if isinstance(event, failed)} == {FailReason.ENOENT}
     assert "bring it back" in caplog.text
     assert not list(root.glob("step-*"))
 
@@ -292,6 +297,13 @@ print(took)
 def test_import_is_light():
     """No torch, pydantic, fastapi or redis, no thread."""
     subprocess.run([sys.executable, "-c", LIGHT], timeout=60, check=True)
+
+
+def test_the_first_use_draws_no_random_number():
+    """It imports other people's modules, of which some draw one: a run without checkpoints must be the same run."""
+    script = "import random, rampmeter; random.seed(1); before = random.getstate(); rampmeter.Checkpointer; "
+    check = script + "assert random.getstate() == before"
+    subprocess.run([sys.executable, "-c", check], timeout=120, check=True)
 
 
 def test_public_names_are_what_all_says():

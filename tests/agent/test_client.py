@@ -52,6 +52,7 @@ def test_request_goes_to_its_path_with_protocol_and_body():
         "step": 7,
         "num_skipped": 0,
         "num_failed": 0,
+        "last_failure": "none",
         "num_ungoverned": 0,
         "rolled_back": False,
     }

@@ -155,6 +155,10 @@ def test_metrics_are_there_before_anything_happened(in_app):
         for outcome in ("committed", "failed", "aborted", "expired", "revoked"):
             labels = (("outcome", outcome), ("pool", "default"))
             assert metrics["rampmeter_leases_ended_total", labels] == 0
+        for reason in ("enospc", "eio", "closing", "unknown"):
+            labels = (("pool", "default"), ("reason", reason))
+            assert metrics["rampmeter_failed_saves_total", labels] == 0
+        assert ("rampmeter_failed_saves_total", (("pool", "default"), ("reason", "none"))) not in metrics
         for path in PATHS.values():
             for status in ("2xx", "4xx", "5xx"):
                 labels = (("route", f"/v1/pools/{{pool}}/{path}"), ("status", status))

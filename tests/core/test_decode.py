@@ -7,6 +7,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from rampmeter.core.decode import decode, decode_answer, encode
 from rampmeter.core.errors import ProtocolError
+from rampmeter.core.messages import FailReason, Heartbeat, Release
 from support.examples import ANSWERS, REQUESTS, body_with, body_without, fields_of
 
 MESSAGES = REQUESTS | ANSWERS
@@ -78,3 +79,11 @@ def test_unknown_fields_are_ignored_and_unknown_answer_words_are_the_careful_cho
         ANSWERS[max(ANSWERS, key=lambda cls: cls.__name__)] | {"reason": "new", "extra": {"a": 1}}
     )
     assert decode_answer(body.encode()).reason == "unknown"
+
+
+@pytest.mark.parametrize("cls", [Heartbeat, Release])
+def test_an_unknown_reason_of_a_failed_save_costs_no_agent_its_request(cls):
+    """An agent may be newer than its coordinator: both sides read `unknown`."""
+    body = body_with(REQUESTS[cls], "last_failure", '"of_a_later_release"')
+    assert decode(cls, body).last_failure is FailReason.UNKNOWN
+    assert TypeAdapter(cls).validate_json(body).last_failure is FailReason.UNKNOWN

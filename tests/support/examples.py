@@ -67,7 +67,8 @@ REQUESTS: dict[type, dict[str, Any]] = {
         "committed_step": 90,
         "commit_age_s": 5.0,
         "num_skipped": 0,
-        "num_failed": 0,
+        "num_failed": 2,
+        "last_failure": "enospc",
         "num_ungoverned": 0,
         "restored_step": 80,
         "rolled_back": False,
@@ -99,6 +100,8 @@ REQUESTS: dict[type, dict[str, Any]] = {
         "lead_s": 1.0,
         "write_s": 30.0,
         "eps": 0.05,
+        "num_failed": 2,
+        "last_failure": "enospc",
     }
     | _PROGRESS,
     Finish: _ENVELOPE | {"reason": "finished"},

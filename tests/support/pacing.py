@@ -7,11 +7,13 @@ from support.answers import grant, noted, plan
 START = 1000.0
 
 
-def make(*, local=False, draw=0.5, own_period_s=40.0, kept=None):
+def make(*, local=False, draw=0.5, own_period_s=40.0, kept=None, looks_first=False):
     clock = LeaseClock()
     if kept is not None:
         clock.remember(kept, START)
-    return Pacer(clock, now_s=START, draw=draw, own_period_s=own_period_s, local=local)
+    return Pacer(
+        clock, now_s=START, draw=draw, own_period_s=own_period_s, local=local, looks_first=looks_first
+    )
 
 
 def at(pacer, now_s):

@@ -31,15 +31,22 @@ REPORT = SaveReport(
 class Scene:
     """A desk with everything around it made by hand."""
 
-    def __init__(self, *, local=False):
+    def __init__(self, *, local=False, look=None):
         self.clock = ManualClock()
         self.events = []
         self.pokes = 0
         self.watch = StepWatch(self.clock)
         self.speech = Speech(SETTINGS, "a" * 32, Claim(number=1, nonce="b" * 32), self.watch)
-        self.pacer = Pacer(LeaseClock(), now_s=self.clock.now(), draw=0.5, own_period_s=40.0, local=local)
+        self.pacer = Pacer(
+            LeaseClock(),
+            now_s=self.clock.now(),
+            draw=0.5,
+            own_period_s=40.0,
+            local=local,
+            looks_first=look is not None,
+        )
         self.desk = Desk(
-            self.pacer, self.speech, clock=self.clock, on_event=self.events.append, poke=self.poke
+            self.pacer, self.speech, clock=self.clock, on_event=self.events.append, poke=self.poke, look=look
         )
 
     def poke(self):

@@ -7,8 +7,8 @@ Rules that hold for all of them. A job has one request in flight; a newer `seq` 
 its answer. `ack` is the `seq` of the last answer that the agent applied: a lowering counts only when it is confirmed.
 `held_s` is how long the coordinator held the request before it decided: the agent's deadline for a lease is the first
 send of that `seq` + `held_s` + `ttl_s` - MARGIN_S. Unknown fields are ignored, missing ones refused by name, absent
-optional ones mean "unknown". Request enums refuse unknown values; answer enums map them to `unknown`, which every
-reader treats as the careful choice.
+optional ones mean "unknown". Request enums refuse unknown values; answer enums, and the reasons of failed saves, map
+them to `unknown`, which every reader treats as the careful choice.
 """
 
 from rampmeter.core.answers import (
@@ -33,6 +33,7 @@ from rampmeter.core.requests import (
 )
 from rampmeter.core.words import (
     EndReason,
+    FailReason,
     GoneReason,
     Kind,
     LeaseState,
@@ -50,6 +51,7 @@ __all__ = [
     "Answer",
     "AnyAnswer",
     "EndReason",
+    "FailReason",
     "Fence",
     "Finish",
     "Gone",

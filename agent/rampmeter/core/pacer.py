@@ -16,6 +16,7 @@ from dataclasses import replace
 from rampmeter.core import phase
 from rampmeter.core.leaseclock import LeaseClock
 from rampmeter.core.lifecycle import ENDED, IN_PROGRESS, TRANSITIONS, Action, Governance, PacerState
+from rampmeter.core.looking import LookFirst
 from rampmeter.core.messages import (
     AnyAnswer,
     Fence,
@@ -41,9 +42,19 @@ class Pacer:
     """One per attempt. `local` means that there is no coordinator and never will be."""
 
     def __init__(
-        self, lease_clock: LeaseClock, *, now_s: float, draw: float, own_period_s: float, local: bool
+        self,
+        lease_clock: LeaseClock,
+        *,
+        now_s: float,
+        draw: float,
+        own_period_s: float,
+        local: bool,
+        looks_first: bool = False,
     ) -> None:
-        """`draw` in [0, 1) places the first save; `own_period_s` is the interval where there is no plan."""
+        """`draw` in [0, 1) places the first save; `own_period_s` is the interval where there is no plan.
+
+        `looks_first`: what is due is asked for once somebody who `wants_look` has told that it can be made.
+        """
         self.lease_clock = lease_clock
         self.state = _S.IDLE
         self.governance = Governance.LOCAL if local else Governance.LEASE
@@ -58,6 +69,7 @@ class Pacer:
         self.save_fence: Fence | None = None
         self.max_streams: int | None = None
         """How many writers the newest lease allows inside the job; None = no bound."""
+        self.look_first = LookFirst(enabled=looks_first)
         self._local = local
         self.started_s = self._registered_s = now_s
         self._draw = draw
@@ -95,7 +107,7 @@ class Pacer:
         if self.state in ENDED:
             return Action.RELEASE
         if self.state in (_S.DUE, _S.WAITING):
-            return Action.NOTHING if self._giving_up else Action.ASK
+            return Action.NOTHING if self._giving_up or self._is_held_back else Action.ASK
         if self.state in IN_PROGRESS and self.governance is Governance.LEASE:
             return Action.READY if self.state is _S.READY and not self._ready_said else Action.RENEW
         return Action.NOTHING
@@ -105,9 +117,20 @@ class Pacer:
         times = [self._retry_at_s, self._heartbeat_at_s, *self.lease_clock.changes()]
         if self.state is _S.IDLE:
             times.append(self._due_s)
+        if self._is_held_back:
+            times.append(self.look_first.again_at_s)
         if self.notice is not None:
             times += [self.notice.answer_by_s, self.notice.give_up_at_s]
         return min((t for t in times if t > now_s), default=math.inf)
+
+    @property
+    def _is_held_back(self) -> bool:
+        """Due, and nobody has told yet that it can be made. After a notice it is tried whatever is told."""
+        return self.state is _S.DUE and not self.look_first.cleared and self.notice is None
+
+    def wants_look(self, now_s: float) -> bool:
+        """Somebody should look (again) whether the save that is due can be made."""
+        return self._is_held_back and now_s >= self.look_first.again_at_s
 
     @property
     def wants_snapshot(self) -> bool:
@@ -136,7 +159,7 @@ class Pacer:
             self._lapse()
         if self.state in (_S.DUE, _S.WAITING) and not self._giving_up:
             self._consider_giving_up(now_s)
-        if self.state in (_S.DUE, _S.WAITING) and not self._giving_up:
+        if self.state in (_S.DUE, _S.WAITING) and not self._giving_up and not self._is_held_back:
             self._consider_fallback(now_s)
 
     def _has_lapsed(self, now_s: float) -> bool:
@@ -337,6 +360,7 @@ class Pacer:
         """The lease is given back, or was never held: wait for the next save."""
         self.lease_clock.dropped()
         self._to(_S.IDLE)
+        self.look_first.begin_anew()
         given_up = self.given_up if self._giving_up else None
         self._snapshot_taken = self.first_byte = self._ready_said = self._giving_up = False
         self.save_fence = self.max_streams = None

@@ -25,7 +25,7 @@ from rampmeter.core.fields import (
     Seconds,
     Uid,
 )
-from rampmeter.core.words import EndReason, Kind, Outcome, Survives
+from rampmeter.core.words import EndReason, FailReason, Kind, Outcome, Survives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +69,7 @@ class Register(Request):
 class Heartbeat(Request):
     """A sign of life when nothing else is in flight. Counts are totals of this attempt.
 
+    last_failure    why the newest of the `num_failed` saves failed
     restored_step   what this attempt began from, once it has restored; rolled_back: an older step was chosen by name
     load_s          how long the restore took; warm_up_s the rest from the start to the first step; both once known
     """
@@ -79,6 +80,7 @@ class Heartbeat(Request):
     commit_age_s: MaybeSeconds = None
     num_skipped: Count = 0
     num_failed: Count = 0
+    last_failure: FailReason = FailReason.NONE
     num_ungoverned: Count = 0
     restored_step: MaybeCount = None
     rolled_back: Bool = False
@@ -141,6 +143,7 @@ class Renew(Request):
 class Release(Request):
     """The save has ended and with it the lease. write_s: snapshot to durable, of a committed save only.
 
+    num_failed, last_failure: as in a heartbeat, so that a failure is known at once; 0 = not told.
     eps: what training lost beside the flush, as a share of its time at work (write_s - throttled_s): steps were slower.
     """
 
@@ -155,6 +158,8 @@ class Release(Request):
     lead_s: MaybeSeconds = None
     write_s: MaybeSeconds = None
     eps: MaybeShare = None
+    num_failed: Count = 0
+    last_failure: FailReason = FailReason.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,6 +47,43 @@ class _AnswerEnum(StrEnum):
         return cls["UNKNOWN"] if isinstance(value, str) else None
 
 
+class FailReason(_AnswerEnum):
+    """Why a save did not become a checkpoint: in reports and logs, on the wire, and as a label of metrics.
+
+    Bounded, and a word that a coordinator does not know yet counts as `unknown`: a label must not cost an agent its
+    request. Errors of the storage are named like their errno. `none`: no save has failed.
+    """
+
+    NONE = "none"
+    ENOSPC = "enospc"
+    EDQUOT = "edquot"
+    EFBIG = "efbig"
+    EIO = "eio"
+    EROFS = "erofs"
+    EACCES = "eacces"
+    EPERM = "eperm"
+    ENOENT = "enoent"
+    ESTALE = "estale"
+    ENOTCONN = "enotconn"
+    ETIMEDOUT = "etimedout"
+    ENOMEM = "enomem"
+    EMFILE = "emfile"
+    SIZE_MISMATCH = "size_mismatch"
+    NOT_FINITE = "not_finite"
+    BAD_STATE = "bad_state"
+    IN_FLIGHT = "in_flight"
+    LEASE_LOST = "lease_lost"
+    REVOKED = "revoked"
+    NO_PROGRESS = "no_progress"
+    SUPERSEDED = "superseded"
+    RANK_FAILED = "rank_failed"
+    CLOSING = "closing"
+    WILL_NOT_FIT = "will_not_fit"
+    TOO_LATE = "too_late"
+    MAKE_ROOM = "make_room"
+    UNKNOWN = "unknown"
+
+
 class LeaseState(_AnswerEnum):
     """Life of a lease. `ready` is armed with the first byte in hand; paused is active at rate 0."""
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from rampmeter.core.messages import Fence, GoneReason, Kind
+from rampmeter.core.messages import FailReason, Fence, GoneReason, Kind
 
 NUM_SHARED_TERMS = 1024
 
@@ -44,9 +44,10 @@ def shared_terms(
 
 
 class Mishaps(Struct, omit_defaults=True, frozen=True, gc=False, kw_only=True):
-    """Saves of the newest attempt that did not become what they should have, as its heartbeats count them."""
+    """Saves of the newest attempt that did not become what they should have, as it counts them."""
 
     num_failed: int = 0
+    last_failure: FailReason = FailReason.NONE
     num_skipped: int = 0
     num_ungoverned: int = 0
 

@@ -264,7 +264,7 @@ _ANSWER: TypeAdapter[AnyAnswer] = TypeAdapter(AnyAnswer)
 
 _ONCE_BESIDE: Mapping[str, tuple[type, tuple[str, ...]]] = {
     "terms": (Terms, Terms.__struct_fields__),
-    "mishaps": (Mishaps, Mishaps.__struct_fields__),
+    "mishaps": (Mishaps, ("num_failed", "num_skipped", "num_ungoverned")),
     "turn": (Turn, Turn.__struct_fields__),
     "evidence": (Evidence, ("num_committed", "write_s", "at_work_s", "lead_s")),
 }

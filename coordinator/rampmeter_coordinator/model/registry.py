@@ -23,6 +23,9 @@ NUM_PHASES_COMPARED = 64
 LIVE_FOR_S = 2.0
 """How old the live price may be that is told with a plan."""
 
+MOST_FAILED_AT_ONCE = 100
+"""No job fails more often between two of its words: one that says so spoils no counter."""
+
 LOOK_FOR_ROOM_S = 1.0
 """A full pool is looked through for lost jobs this often at most, however many ask to come in."""
 
@@ -98,7 +101,7 @@ class Registry:
         self._state.unsettled = True
         job.attempt, job.claim, job.registered_s = request.attempt, bytes.fromhex(request.claim), now_s
         job.seq = job.answered_seq = 0
-        job.turn = None
+        job.turn, job.mishaps = None, NO_MISHAPS
         job.answer, job.contact_s, job.snapshot_s = None, None, None
         job.plan = self._blank_plan
 
@@ -190,6 +193,7 @@ class Registry:
     def heard(self, job: Job, request: Heartbeat, now_s: float) -> None:
         """Take in a heartbeat."""
         job.step = request.step
+        self._told_failures(job, request)
         job.mishaps = _mishaps(request)
         if request.committed_step is not None:
             job.committed_step = request.committed_step
@@ -200,6 +204,15 @@ class Registry:
         if job.began_step is None or (tells and (job.history is None or not job.history.is_up)):
             self._attempts.starting(job, request, now_s)
 
+    def _told_failures(self, job: Job, request: Heartbeat | Release) -> None:
+        """Count by the newest reason what has failed since it was told last: a lost message costs no failure."""
+        num_new = request.num_failed - job.mishaps.num_failed
+        if num_new > 0:
+            self._state.count_failed_saves(request.last_failure, min(num_new, MOST_FAILED_AT_ONCE))
+            job.mishaps = replace(
+                job.mishaps, num_failed=request.num_failed, last_failure=request.last_failure
+            )
+
     def came_back(self, job: Job, now_s: float) -> None:
         """It is heard of again after a silence."""
         self._attempts.came_back(job, now_s)
@@ -207,6 +220,7 @@ class Registry:
     def save_ended(self, job: Job, turn: Turn, request: Release, now_s: float) -> None:
         """Count a save and learn from it; an aborted, failed or absurd one teaches nothing."""
         self._attempts.save_ended(job, request, now_s)
+        self._told_failures(job, request)
         save, turn.save = turn.save, None
         if request.outcome is not Outcome.COMMITTED:
             self._state.count("failed" if request.outcome is Outcome.FAILED else "aborted")
@@ -259,6 +273,7 @@ def _mishaps(request: Heartbeat) -> Mishaps:
         return NO_MISHAPS
     return Mishaps(
         num_failed=request.num_failed,
+        last_failure=request.last_failure,
         num_skipped=request.num_skipped,
         num_ungoverned=request.num_ungoverned,
     )

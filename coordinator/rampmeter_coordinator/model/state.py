@@ -11,7 +11,7 @@ from dataclasses import asdict, fields
 
 import msgspec
 
-from rampmeter.core.messages import AnyAnswer, Fence, LeaseState, Noted, Request
+from rampmeter.core.messages import AnyAnswer, FailReason, Fence, LeaseState, Noted, Request
 from rampmeter_coordinator.model import counting, goodput
 from rampmeter_coordinator.model.bandwidth import Bandwidth
 from rampmeter_coordinator.model.capacity import Capacity
@@ -22,7 +22,7 @@ from rampmeter_coordinator.model.history import History
 from rampmeter_coordinator.model.pool import PoolConfig
 from rampmeter_coordinator.model.records import Job, Lease
 from rampmeter_coordinator.model.timers import Timers
-from rampmeter_coordinator.model.views import TimelineRow, Totals
+from rampmeter_coordinator.model.views import TimelineRow, Totals, no_failures
 
 MAX_TIMELINE_ROWS = 4096
 MAX_SEEN_EPOCH = 2**52
@@ -52,7 +52,8 @@ class PoolState(Bandwidth):
         self._timeline: deque[tuple[float, str, str, Fence, LeaseState, int]] = deque(
             maxlen=MAX_TIMELINE_ROWS
         )
-        self._counts = dict.fromkeys((field.name for field in fields(Totals)), 0)
+        self._counts = dict.fromkeys((field.name for field in fields(Totals) if field.type is int), 0)
+        self._failed_saves = no_failures()
         self._meta_bytes: bytes | None = None
         self._kept_cap = 0
         self._epoch = epoch
@@ -67,7 +68,9 @@ class PoolState(Bandwidth):
     def restore(self, records: Mapping[str, bytes], meta: bytes) -> None:
         """Take up what a store kept. In grace its times belong to another boot: what was held counts until its end."""
         kept = msgspec.json.decode(meta)
-        self._counts |= asdict(Totals(**kept["totals"]))
+        totals = asdict(Totals(**kept["totals"]))
+        self._failed_saves |= totals.pop("failed_saves")
+        self._counts |= totals
         self.capacity = Capacity.from_dict(kept.get("capacity", {}), self.config.budget_bytes_per_s)
         self.price = max(self.price, kept.get("price", 0.0))
         self.failures = Failures.from_dict(kept.get("failures", {}))
@@ -111,7 +114,7 @@ class PoolState(Bandwidth):
         if self._meta_bytes is None or self._kept_cap != self.capacity.cap_bytes_per_s:
             self._kept_cap = self.capacity.cap_bytes_per_s
             kept = {
-                "totals": self._counts,
+                "totals": {**self._counts, "failed_saves": self._failed_saves},
                 "capacity": self.capacity.to_dict(),
                 "price": self.price,
                 "failures": self.failures.to_dict(),
@@ -143,11 +146,16 @@ class PoolState(Bandwidth):
     @property
     def totals(self) -> Totals:
         """What has happened, counted."""
-        return Totals(**self._counts)
+        return Totals(**self._counts, failed_saves=dict(self._failed_saves))
 
     def count(self, name: str, amount: int = 1) -> None:
         """Add to one of the totals."""
         self._counts[name] += amount
+        self._meta_bytes = None
+
+    def count_failed_saves(self, reason: FailReason, amount: int) -> None:
+        """Saves have failed; agents of before did not say why."""
+        self._failed_saves[FailReason.UNKNOWN if reason is FailReason.NONE else reason] += amount
         self._meta_bytes = None
 
     @property

@@ -120,6 +120,7 @@ class Viewing:
             write_s=job.known.write_s,
             num_committed=job.known.num_committed,
             num_failed=job.mishaps.num_failed,
+            last_failure=job.mishaps.last_failure,
             num_skipped=job.mishaps.num_skipped,
             num_ungoverned=job.mishaps.num_ungoverned,
             num_absurd=job.known.num_absurd,

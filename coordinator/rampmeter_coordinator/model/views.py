@@ -1,8 +1,9 @@
 """What people and metrics see of a pool: frozen copies, made on request. Times are ages or seconds from now."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from rampmeter.core.messages import Fence, Kind, LeaseState, Plan, RateReason, WaitReason
+from rampmeter.core.messages import FailReason, Fence, Kind, LeaseState, Plan, RateReason, WaitReason
 from rampmeter_coordinator.model.goodput import Account
 
 
@@ -104,6 +105,7 @@ class JobView:
     unsaved_s             how much would be lost now: since the newest durable snapshot, or since registration
     lost                  silent for so long that its demand counts no more
     figures               what is believed of its saves
+    last_failure          why the newest of the `num_failed` saves of this attempt failed
     num_absurd            reports of it that cannot have been so, and taught nothing, and claims that stand alone
     num_failures          as they count in M: old ones fade
     num_interruptions     attempts that were replaced without having finished or been cancelled
@@ -141,6 +143,7 @@ class JobView:
     write_s: float | None
     num_committed: int
     num_failed: int
+    last_failure: FailReason
     num_skipped: int
     num_ungoverned: int
     num_absurd: int
@@ -196,6 +199,14 @@ class PoolView:
     aligned: WasteView | None
 
 
+FAIL_REASONS = tuple(reason for reason in FailReason if reason is not FailReason.NONE)
+
+
+def no_failures() -> dict[str, int]:
+    """Every reason is there from the start, so that rates of a first failure are not lost."""
+    return dict.fromkeys(FAIL_REASONS, 0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
     """Counters since the start of the ledger's memory, for metrics. All only grow.
@@ -206,6 +217,7 @@ class Totals:
     absurd        reports of more than can have been
     interruptions attempts that were replaced without having finished or been cancelled
     failures      of these, those that had worked and ended without a clean goodbye
+    failed_saves  saves that did not become checkpoints, by reason, also those that had no lease
     """
 
     granted: int = 0
@@ -222,6 +234,7 @@ class Totals:
     absurd: int = 0
     interruptions: int = 0
     failures: int = 0
+    failed_saves: Mapping[str, int] = field(default_factory=no_failures)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,53 @@
+"""Why a save failed, as one word of a closed list, and what people can do about it. Decides nothing else."""
+
+import errno
+
+from rampmeter.core.errors import CommitError, ConfigError, LeaseLost
+from rampmeter.core.messages import FailReason
+
+_OF_ERRNO = {
+    number: FailReason[name] for number, name in errno.errorcode.items() if name in FailReason.__members__
+} | {
+    errno.ENFILE: FailReason.EMFILE,  # of the whole machine
+    errno.ECONNABORTED: FailReason.ENOTCONN,  # a FUSE daemon that was killed: first this, later the other
+    errno.ESHUTDOWN: FailReason.ENOTCONN,
+    errno.ENODEV: FailReason.EIO,  # the device is gone
+    errno.ENXIO: FailReason.EIO,
+}
+
+_MEANINGS = {
+    FailReason.ENOSPC: "the storage is full: free space or inodes, or keep fewer checkpoints",
+    FailReason.EDQUOT: "the quota is used up: free space, or have it raised",
+    FailReason.EFBIG: "a file is larger than is allowed here: look at `ulimit -f` and the limits of the file system",
+    FailReason.EIO: "the storage reports an error: look at its health and at the kernel's log (dmesg)",
+    FailReason.EROFS: "the file system is mounted read-only, often after an error: look at the kernel's log (dmesg)",
+    FailReason.EACCES: "this user may not write there: look at owner, group and mode of the root",
+    FailReason.EPERM: "this user may not write there: look at owner, group and mode of the root",
+    FailReason.ENOENT: "the root was removed or unmounted under the running job: bring it back, or start the job again",
+    FailReason.ESTALE: "the server has replaced or removed the directory: mount it again",
+    FailReason.ENOTCONN: "the mount has lost its server: mount it again",
+    FailReason.ETIMEDOUT: "the storage does not answer: look at its server and the network",
+    FailReason.ENOMEM: "the host has too little memory for a second copy of the state",
+    FailReason.EMFILE: "too many files are open: raise `ulimit -n`, or close some",
+}
+
+
+def reason_of(error: BaseException) -> FailReason:
+    """The word for what stopped a save."""
+    if isinstance(error, CommitError):
+        return FailReason(error.reason)
+    if isinstance(error, LeaseLost):
+        found = FailReason(str(error))
+        return FailReason.LEASE_LOST if found is FailReason.UNKNOWN else found
+    if isinstance(error, ConfigError):
+        return FailReason.BAD_STATE
+    if isinstance(error, MemoryError):
+        return FailReason.ENOMEM
+    if isinstance(error, OSError) and error.errno is not None:
+        return _OF_ERRNO.get(error.errno, FailReason.UNKNOWN)
+    return FailReason.UNKNOWN
+
+
+def meaning(reason: FailReason) -> str:
+    """What to do about it; empty where the error itself says all there is to say."""
+    return _MEANINGS.get(reason, "")

@@ -1,0 +1,158 @@
+"""Cases of what is restored, and of what is kept."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from rampmeter.core.errors import ConfigError, CorruptCheckpoint, RestoreError
+from rampmeter.layout import MANIFEST_NAME, Root
+from rampmeter.report import SaveReport
+from rampmeter.restore import restore
+from support.case_state import keep_newest, loaded
+
+Save = Callable[..., SaveReport]
+
+
+def directory(root: Root, step: int) -> Path:
+    """Of the newest checkpoint of this step."""
+    return next(root.directory(name) for name in root.step_names() if name.step == step)
+
+
+def shorten(path: Path, num_bytes: int) -> None:
+    """Take bytes from the end."""
+    os.truncate(path, path.stat().st_size - num_bytes)
+
+
+def test_c80_the_newest_whole_one_is_taken_and_the_others_are_explained(root: Root, save: Save) -> None:
+    """300 is whole, 400 without metadata, 500 a byte short, 600 empty, 700 half renamed: 300."""
+    for step in (300, 400, 500):
+        assert save(step).committed
+    (directory(root, 400) / ".metadata").unlink()
+    shorten(directory(root, 500) / "__0_0.distcp", 1)
+    (root.path / "step-00000600.a00001.00000000").mkdir()
+    (root.path / "step-700.tmp").mkdir()
+    found = loaded(root)
+    assert found is not None
+    assert found.step == 300
+    assert [text.split(" (")[0] for text in found.skipped] == [
+        "skipped step 600",
+        "skipped step 500",
+        "skipped step 400",
+    ]
+    assert "__0_0.distcp is 1 byte short" in found.skipped[1]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "gone"])
+def test_c81_a_damaged_shard_falls_back_and_touches_nothing_before_all_is_verified(
+    root: Root, save: Save, damage: str
+) -> None:
+    """The step before is loaded; where there is none the state is as it was."""
+    assert save(1).committed
+    assert save(2).committed
+    harm = {
+        "truncated": lambda shard: shorten(shard, shard.stat().st_size // 2),
+        "empty": lambda shard: os.truncate(shard, 0),
+        "gone": Path.unlink,
+    }[damage]
+    harm(directory(root, 2) / "__0_0.distcp")
+    found = loaded(root)
+    assert found is not None
+    assert found.step == 1
+    harm(directory(root, 1) / "__0_0.distcp")
+    state = {"table": torch.full((1000,), -1.0)}
+    with pytest.raises(CorruptCheckpoint):
+        restore(root, state)
+    assert bool((state["table"] == -1.0).all())
+
+
+@pytest.mark.parametrize("steps", [[9900, 10000, 10100], [0, 10**9, 10**9 + 1]])
+def test_c82_steps_are_numbers(root: Root, save: Save, steps: list[int]) -> None:
+    """Not texts, of which 10000 would be before 9900."""
+    for step in steps:
+        assert save(step).committed
+        keep_newest(root, 2)
+    assert sorted(name.step for name in root.committed_steps()) == steps[1:]
+    found = loaded(root)
+    assert found is not None
+    assert found.step == steps[2]
+
+
+@pytest.mark.parametrize(
+    ("keep", "is_protected", "left"), [(1, True, [4, 1]), (1, False, [4]), (3, True, [4, 3, 2, 1])]
+)
+def test_c84_the_newest_and_the_protected_ones_stay(
+    root: Root, save: Save, keep: int, is_protected: bool, left: list[int]
+) -> None:
+    """Whatever is kept, a protected one takes nobody's place; keeping none is refused."""
+    for step in (1, 2, 3, 4):
+        assert save(step).committed
+    oldest = str(root.committed_steps()[-1])
+    keep_newest(root, keep, protected=[oldest] if is_protected else [])
+    assert [name.step for name in root.committed_steps()] == left
+    for none in (0, -1):
+        with pytest.raises(ConfigError):
+            keep_newest(root, none)
+
+
+def test_c92_a_pointer_that_stayed_behind_decides_nothing(
+    root: Root, save: Save, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names 100, 110 and 120 are complete: the newest verified one is taken, 120."""
+    assert save(100).committed
+
+    def refuse(*_: object) -> None:
+        raise OSError("not now")
+
+    monkeypatch.setattr(Root, "replace_latest", refuse)
+    assert save(110).committed
+    assert save(120).committed
+    latest = root.read_latest()
+    assert latest is not None
+    assert latest.step == 100
+    found = loaded(root)
+    assert found is not None
+    assert found.step == 120
+
+
+@pytest.mark.parametrize("kind", ["missing", "empty", "leftovers"])
+def test_c93_the_very_first_start_finds_nothing(tmp_path: Path, kind: str) -> None:
+    """Training begins at 0, and that is no error."""
+    root = Root(tmp_path / "root")
+    if kind != "missing":
+        root.path.mkdir()
+    if kind == "leftovers":
+        (root.path / "step-00000600.a00001.00000000").mkdir()
+    assert loaded(root) is None
+
+
+@pytest.fixture
+def closed_root() -> Iterator[Root]:
+    """A root with a checkpoint, where only its owner may look, seen as somebody else."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become somebody else")
+    where = Path(tempfile.mkdtemp())
+    where.chmod(0o755)
+    root = Root(where / "root")
+    root.path.mkdir()
+    (root.path / "step-00000600.a00001.00000000").mkdir()
+    (root.path / "step-00000600.a00001.00000000" / MANIFEST_NAME).touch()
+    root.path.chmod(0o700)
+    os.seteuid(65534)
+    try:
+        yield root
+    finally:
+        os.seteuid(0)
+        shutil.rmtree(where)
+
+
+def test_c93_what_may_not_be_looked_at_is_not_nothing(closed_root: Root) -> None:
+    """An error, so that training does not begin anew because of a mode."""
+    state: dict[str, Any] = {"table": torch.zeros(10)}
+    with pytest.raises(RestoreError):
+        restore(closed_root, state)

@@ -1,0 +1,70 @@
+"""No checkpoint is torn: whatever training writes into its tensors from the moment on in which `step` has returned."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import rampmeter
+from rampmeter.events import Event, SaveEnded, SaveStarted
+from rampmeter.layout import Root
+from rampmeter.restore import restore
+
+NUM_SAVES = 50
+OFTEN = {"interval_max_s": 0.01, "seed": 1}
+
+
+def make_state() -> dict[str, Any]:
+    """Parameters, moments, a buffer, views of one storage, plain values."""
+    model = nn.Sequential(nn.Linear(128, 128), nn.BatchNorm1d(128))
+    optimizer = torch.optim.Adam(model.parameters())
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    table = torch.zeros(64, 64)
+    return {"model": model, "optimizer": optimizer, "table": table, "rows": table[::2], "numbers": [0, 0]}
+
+
+def tensors_of(state: dict[str, Any]) -> list[torch.Tensor]:
+    """All that is written into."""
+    moments = [t for s in state["optimizer"].state.values() for t in s.values()]
+    floats = [t for t in state["model"].state_dict().values() if t.is_floating_point()]
+    return [*floats, *moments, state["table"]]
+
+
+def fill(state: dict[str, Any], value: float) -> None:
+    """Every value of the state is `value`."""
+    with torch.no_grad():
+        for tensor in tensors_of(state):
+            tensor.fill_(value)
+    state["numbers"][:] = [value, value]
+
+
+def test_c64_fifty_saves_under_a_tight_loop_of_changes_hold_one_step_each(tmp_path: Path) -> None:
+    """Changed again and again from right after `step` until the save has ended; halves are of no step."""
+    events: list[Event] = []
+    state = make_state()
+    with rampmeter.Checkpointer(tmp_path, on_event=events.append, keep=2 * NUM_SAVES, **OFTEN) as ckpt:  # type: ignore[arg-type]
+        step, num_begun = 0, 0
+        fill(state, 0)
+        ckpt.restore(state)
+        while num_begun < NUM_SAVES:
+            step += 1
+            fill(state, step)
+            ckpt.step(step, state)
+            begun = sum(isinstance(event, SaveStarted) for event in list(events))
+            if begun > num_begun:
+                num_begun = begun
+                while sum(isinstance(event, SaveEnded) for event in list(events)) < begun:
+                    fill(state, step + 0.5)
+    ended = [event for event in events if isinstance(event, SaveEnded)]
+    assert {event.reason for event in ended} == {None}
+    assert len(ended) == NUM_SAVES
+    for event in ended:
+        restored = make_state()
+        restore(Root(tmp_path), restored, step=event.step)
+        values = {float(value) for tensor in tensors_of(restored) for value in tensor.unique()}
+        assert values == {float(event.step)}
+        assert restored["numbers"] == [event.step, event.step]
+        assert torch.equal(restored["rows"], restored["table"][::2])

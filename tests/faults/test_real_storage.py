@@ -1,0 +1,241 @@
+"""A real job under a real coordinator whose storage fails in the middle of a save, each time in another real way.
+
+Always the same story: a checkpoint is committed, the storage gets into trouble while the next one is written, the
+trouble ends. Training goes on all the while, the right reason is told, the slot is given back at once, nothing stays of
+the failed save, the checkpoint before is whole, and the next one is committed.
+"""
+
+import contextlib
+import os
+import re
+import resource
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from support.observed_training import KEEP, ObservedJob, observed, restored_step
+from support.servers import Coordinator, running, serving
+from support.small_disk import fill, may_mount, small_disk
+from support.waiting import wait_for
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
+
+STATE_BYTES = 24_000_000
+CAPACITY = {"RAMPMETER_CAPACITY": "10MB/s"}
+"""A flush of 3 s at the budget: time enough to get into its middle."""
+
+RELEASED_WITHIN_S = 1.0
+
+needs_strace = pytest.mark.debian("strace")
+Remount = Callable[[], "subprocess.Popen[bytes]"]
+
+
+def needs_fuse(test: Callable[..., None]) -> Callable[..., None]:
+    """A FUSE mount whose server can be stopped and killed."""
+    no_device = not Path("/dev/fuse").exists()
+    test = pytest.mark.skipif(no_device, reason="there is no /dev/fuse: nothing can be mounted")(test)
+    return pytest.mark.debian("rclone")(pytest.mark.debian("fuse3", binary="fusermount3")(test))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """A job that trains under `root`. disk: the small file system that it has for itself; None = nobody may mount."""
+
+    job: ObservedJob
+    root: Path
+    coordinator: Coordinator
+    log: Path
+    disk: Path | None
+
+
+@pytest.fixture(scope="module")
+def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinator]:
+    with serving(tmp_path_factory.mktemp("coordinator"), "--fresh", **CAPACITY) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def scene(coordinator: Coordinator, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """One job for all troubles of a disk: after each of them it must be as good as new."""
+    where = tmp_path_factory.mktemp("disk")
+    with contextlib.ExitStack() as stack:
+        disk = stack.enter_context(small_disk(where / "disk", 5 * STATE_BYTES)) if may_mount() else None
+        root, log = (disk or where) / "local", where / "log"
+        job = stack.enter_context(observed(root, coordinator.url, STATE_BYTES, log))
+        yield Scene(job=job, root=root, coordinator=coordinator, log=log, disk=disk)
+
+
+@contextmanager
+def story(scene: Scene, reason: str) -> Iterator[Path]:
+    """Everything but the trouble itself, which the block makes and ends: a save is in the middle of this shard."""
+    job = scene.job
+    first = job.wait("SaveEnded")
+    assert first["reason"] is None
+    num_failed, num_told = _row(scene)["num_failed"], _counted(scene, reason)
+    shard = job.wait_until_writing(scene.root)
+    since = job.mark
+    yield shard
+    failed = job.wait("SaveEnded", since=since)
+    assert failed["reason"] == reason, scene.log.read_text()
+    job.wait_for_steps(4)
+    idle = job.wait("StateChanged", lambda event: event["state"] == "idle", since=since)
+    assert idle["now_s"] - failed["now_s"] <= RELEASED_WITHIN_S, "the slot was given back"
+    assert (_row(scene)["num_failed"], _row(scene)["last_failure"]) == (num_failed + 1, reason)
+    assert _counted(scene, reason) == num_told + 1
+    assert f"step {failed['step']} was not saved ({reason})" in scene.log.read_text()
+    before = [event["step"] for event in job.all("SaveEnded")[:-1] if event["reason"] is None]
+    assert (restored_step(scene.root, STATE_BYTES) or 0) >= before[-1], "the last good one is whole"
+    saved = job.wait("SaveEnded", lambda event: event["reason"] is None, since=since)
+    assert (restored_step(scene.root, STATE_BYTES) or 0) >= saved["step"] > failed["step"]
+    assert not (scene.root / failed["directory"]).exists(), "nothing stays of the failed one"
+
+
+def _row(scene: Scene) -> dict[str, Any]:
+    """The job as the coordinator has it."""
+    found = httpx.get(f"{scene.coordinator.url}/v1/pools/default/jobs").json()["jobs"]
+    return next(row for row in found if row["name"] == scene.root.name)
+
+
+def _counted(scene: Scene, reason: str) -> float:
+    """What the pool's metrics have counted for this reason."""
+    metrics = httpx.get(f"{scene.coordinator.url}/metrics").text
+    found = re.search(rf'rampmeter_failed_saves_total{{pool="default",reason="{reason}"}} (\S+)', metrics)
+    assert found is not None
+    return float(found[1])
+
+
+@pytest.fixture
+def disk(scene: Scene) -> Path:
+    if scene.disk is None:
+        pytest.skip("mounting a small file system needs root")
+    return scene.disk
+
+
+def test_a_disk_that_fills_up_in_the_middle_of_a_save(scene: Scene, disk: Path) -> None:
+    """ENOSPC: something else takes the space, and gives it back."""
+    with story(scene, "enospc"):
+        since = scene.job.mark
+        ballast = fill(disk)
+        scene.job.wait("SaveEnded", since=since)
+        ballast.unlink()
+
+
+def test_a_disk_that_is_too_full_for_the_next_save(scene: Scene, disk: Path) -> None:
+    """It is not even attempted and no slot is asked for, until there is space; the reason is told all the same."""
+    job = scene.job
+    job.wait("SaveEnded", since=job.mark)
+    wait_for(lambda: len(list(scene.root.glob("step-*"))) <= KEEP, what="the removal of the oldest")
+    num_failed, since = _row(scene)["num_failed"], job.mark
+    ballast = fill(disk, left_bytes=STATE_BYTES // 2)
+    held_back = job.wait("SaveHeldBack", since=since)
+    since = job.mark
+    assert held_back["reason"] == "enospc"
+    job.wait_for_steps(20)
+    assert not job.all("SaveStarted", since)
+    assert "left for a checkpoint of 24 MB: free space" in scene.log.read_text()
+    wait_for(lambda: _row(scene)["num_failed"] > num_failed, what="the failure in the job's row")
+    assert _row(scene)["last_failure"] == "enospc"
+    assert restored_step(scene.root, STATE_BYTES) is not None
+    ballast.unlink()
+    saved = job.wait("SaveEnded", since=since)
+    assert saved["reason"] is None
+
+
+def test_a_file_that_grows_past_its_limit(scene: Scene) -> None:
+    """EFBIG: `ulimit -f` of the running process."""
+    with story(scene, "efbig"):
+        since, pid = scene.job.mark, scene.job.process.pid
+        before = resource.prlimit(pid, resource.RLIMIT_FSIZE, (STATE_BYTES // 2, resource.RLIM_INFINITY))
+        scene.job.wait("SaveEnded", since=since)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+
+
+@needs_strace
+@pytest.mark.parametrize("call", ["write", "fsync", "close"])
+def test_a_device_that_reports_errors(scene: Scene, tmp_path: Path, call: str) -> None:
+    """EIO of the shard, wherever the kernel says it: in the middle, when it must be durable, when it is closed."""
+    calls, log = tmp_path / "calls", tmp_path / "strace.log"
+    with story(scene, "eio") as shard:
+        since, pid = scene.job.mark, str(scene.job.process.pid)
+        command = ["strace", "-f", "-p", pid, "-P", str(shard), "-o", str(calls)]
+        with running([*command, "-e", f"inject={call}:error=EIO"], log) as strace:
+            scene.job.wait("SaveEnded", since=since)
+            assert strace.poll() is None, log.read_text()
+            strace.send_signal(signal.SIGINT)
+            strace.wait(15)
+        assert "(INJECTED)" in calls.read_text()
+
+
+@pytest.fixture
+def remount(tmp_path: Path) -> Iterator[Remount]:
+    """Mounts the same shared storage (again), whatever became of the mount before."""
+    backing, path = tmp_path / "backing", tmp_path / "mount"
+    for directory in (backing, path):
+        directory.mkdir()
+    servers: list[subprocess.Popen[bytes]] = []
+
+    def mount() -> "subprocess.Popen[bytes]":
+        subprocess.run(["fusermount3", "-uz", path], capture_output=True, check=False)
+        plain = ["--vfs-cache-mode", "off", "--dir-cache-time", "0", "--attr-timeout", "0"]
+        server = subprocess.Popen(
+            ["rclone", "mount", backing, path, *plain],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=os.environ | {"RCLONE_CONFIG": os.devnull},
+        )
+        servers.append(server)
+        wait_for(path.is_mount, what="the mount")
+        return server
+
+    yield mount
+    for server in servers:
+        server.kill()
+        server.wait(15)
+    subprocess.run(["fusermount3", "-uz", path], capture_output=True, check=False)
+
+
+@contextmanager
+def shared_scene(where: Path, coordinator: Coordinator, name: str) -> Iterator[Scene]:
+    """A job on the mount."""
+    root, log = where / "mount" / name, where / "log"
+    with observed(root, coordinator.url, STATE_BYTES, log) as job:
+        yield Scene(job=job, root=root, coordinator=coordinator, log=log, disk=None)
+
+
+@needs_fuse
+def test_a_mount_that_loses_its_server(tmp_path: Path, coordinator: Coordinator, remount: Remount) -> None:
+    """ENOTCONN; the leftovers cannot be removed before it is mounted again, and go when the next save has ended."""
+    server = remount()
+    with shared_scene(tmp_path, coordinator, "lost") as scene, story(scene, "enotconn"):
+        since = scene.job.mark
+        server.kill()
+        scene.job.wait("SaveEnded", since=since)
+        remount()
+
+
+@needs_fuse
+def test_a_mount_that_hangs(tmp_path: Path, coordinator: Coordinator, remount: Remount) -> None:
+    """Neither training nor the conversation with the coordinator waits for it; what was begun is finished."""
+    server = remount()
+    with shared_scene(tmp_path, coordinator, "hung") as scene:
+        job = scene.job
+        job.wait("SaveEnded")
+        job.wait_until_writing(scene.root)
+        since = job.mark
+        server.send_signal(signal.SIGSTOP)
+        try:
+            job.wait_for_steps(60)
+            assert _row(scene)["contact_age_s"] < 20.0
+            assert not job.all("SaveEnded", since)
+        finally:
+            server.send_signal(signal.SIGCONT)
+        saved = job.wait("SaveEnded", since=since)
+        assert saved["reason"] is None
+    assert (restored_step(scene.root, STATE_BYTES) or 0) >= saved["step"]
