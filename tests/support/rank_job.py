@@ -12,15 +12,24 @@ import sys
 import threading
 import time
 
+import torch
 import torch.distributed as dist
 
 from rampmeter.core.clock import SystemClock
 from rampmeter.core.errors import LeaseLost
+from rampmeter.ranks import liveness
+from rampmeter.ranks import team as team_module
 from rampmeter.ranks.bulletin import Bulletin, join_store, serve_store
 from rampmeter.ranks.group import FlushGroup
 from rampmeter.ranks.team import Team
 from rampmeter.ranks.words import Purpose
 from rampmeter.throttle import Throttle
+
+
+SILENT_S = 4.0
+"""Shorter than in the product, so that tests are; still long for a machine that is busy with other tests."""
+
+liveness.SILENT_S = team_module.SILENT_S = SILENT_S
 
 
 class Rank:
@@ -44,7 +53,10 @@ class Rank:
         self.group = None
         if self.job.get("gloo"):
             dist.init_process_group(
-                "gloo", init_method=f"file://{self.job['file']}", rank=self.rank, world_size=self.job["num_ranks"]
+                "gloo",
+                init_method=f"file://{self.job['file']}",
+                rank=self.rank,
+                world_size=self.job["num_ranks"],
             )
             self.group = FlushGroup(self.job["gloo"])
         team = self.team = Team(
@@ -93,8 +105,15 @@ class Rank:
                 self.tell("waited", seconds=waited, call=self.calls)
             if agreed is None:
                 continue
-            self.tell("agreed", number=agreed.number, purpose=agreed.purpose, call=self.calls, step=step,
-                      waited_s=waited, new_group=agreed.new_group)
+            self.tell(
+                "agreed",
+                number=agreed.number,
+                purpose=agreed.purpose,
+                call=self.calls,
+                step=step,
+                waited_s=waited,
+                new_group=agreed.new_group,
+            )
             if agreed.new_group and self.group is not None:
                 self.group.renew()
             if agreed.purpose is Purpose.SAVE:
@@ -119,16 +138,23 @@ class Rank:
             save.done()
             self.tell("met", number=number)
             if self.group is not None:
+                if number == 1:
+                    time.sleep(self.mine("sleeps_after_met", 0.0))
                 needs_group = True
-                dist.all_reduce(__import__("torch").ones(1), group=self.group.group)
+                dist.all_reduce(torch.ones(1), group=self.group.group)
                 needs_group = False
         except Exception as caught:
             error = caught
         save.end(error, needs_group=needs_group)
         failure = save.failure
-        self.tell("ended", number=number, error=None if error is None else f"{type(error).__name__}: {error}",
-                  done_bytes=throttle.counters().done_bytes, failed=None if failure is None else failure.rank,
-                  why=None if failure is None else failure.why)
+        self.tell(
+            "ended",
+            number=number,
+            error=None if error is None else f"{type(error).__name__}: {error}",
+            done_bytes=throttle.counters().done_bytes,
+            failed=None if failure is None else failure.rank,
+            why=None if failure is None else failure.why,
+        )
 
     def write(self, throttle, num_bytes, number):
         left = num_bytes
@@ -150,14 +176,17 @@ class Rank:
         team, conductor = self.team, self.team.conductor
         rate = self.job.get("rate", 100_000_000)
         num_saves = self.job.get("num_saves", 1)
+        allowed = False
         time.sleep(self.job.get("before_s", 0.0))
-        while len(self.saves) < num_saves and not team.stopped:
-            if team.propose(Purpose.SAVE, step_s=self.mine("step_s", 0.01)):
+        while (len(self.saves) < num_saves or not allowed) and not team.stopped:
+            if len(self.saves) < num_saves and team.propose(Purpose.SAVE, step_s=self.mine("step_s", 0.01)):
                 self.tell("proposed")
-            conductor.set_rate(rate, clock.now() + self.job.get("lease_s", 30.0))
+                allowed = False
             time.sleep(0.02)
+            if not allowed and conductor.total_bytes is not None:
+                allowed = True
+                conductor.set_rate(rate, clock.now() + self.job.get("lease_s", 30.0))
         while any(thread.is_alive() for thread in self.saves):
-            conductor.set_rate(rate, clock.now() + self.job.get("lease_s", 30.0))
             time.sleep(0.1)
         while not team.stopped and not self.job.get("goes_on"):
             team.propose(Purpose.STOP, step_s=self.mine("step_s", 0.01))
@@ -181,7 +210,12 @@ def run_job(job):
         pids.append(pid)
     for rank, pid in enumerate(pids):
         _, status = os.waitpid(pid, 0)
-        os.write(1, (json.dumps({"rank": rank, "what": "exited", "code": os.waitstatus_to_exitcode(status)}) + "\n").encode())
+        os.write(
+            1,
+            (
+                json.dumps({"rank": rank, "what": "exited", "code": os.waitstatus_to_exitcode(status)}) + "\n"
+            ).encode(),
+        )
     os.write(1, b'{"rank": -1, "what": "over"}\n')
 
 
