@@ -6,6 +6,7 @@ line). Each rank tells on stdout what happens to it, one JSON object a line. The
 
 import json
 import logging
+import mmap
 import os
 import signal
 import sys
@@ -16,7 +17,6 @@ import torch
 import torch.distributed as dist
 
 from rampmeter.core.clock import SystemClock
-from rampmeter.core.errors import LeaseLost
 from rampmeter.ranks import liveness
 from rampmeter.ranks import team as team_module
 from rampmeter.ranks.bulletin import Bulletin, join_store, serve_store
@@ -24,7 +24,6 @@ from rampmeter.ranks.group import FlushGroup
 from rampmeter.ranks.team import Team
 from rampmeter.ranks.words import Purpose
 from rampmeter.throttle import Throttle
-
 
 SILENT_S = 4.0
 """Shorter than in the product, so that tests are; still long for a machine that is busy with other tests."""
@@ -97,6 +96,7 @@ class Rank:
         self.calls = 0
         while not team.stopped and self.calls < self.mine("num_calls", 10**9):
             time.sleep(self.mine("step_s", 0.01))
+            self.keep_in_step()
             self.calls, step = self.calls + 1, step + 1
             before = time.monotonic()
             agreed = team.called(step)
@@ -118,6 +118,14 @@ class Rank:
                 self.group.renew()
             if agreed.purpose is Purpose.SAVE:
                 self.begin(team, agreed, step)
+
+    def keep_in_step(self):
+        """As a collective of training would: nobody is ahead of another by more than a call."""
+        if self.job.get("in_step"):
+            counts = memoryview(self.job["counts"]).cast("Q")
+            counts[self.rank] = self.calls
+            while min(counts[: self.job["num_ranks"]]) < self.calls and not self.team.stopped:
+                time.sleep(0.001)
 
     def begin(self, team, agreed, step):
         throttle = Throttle()
@@ -176,16 +184,15 @@ class Rank:
         team, conductor = self.team, self.team.conductor
         rate = self.job.get("rate", 100_000_000)
         num_saves = self.job.get("num_saves", 1)
-        allowed = False
+        num_allowed = 0
         time.sleep(self.job.get("before_s", 0.0))
-        while (len(self.saves) < num_saves or not allowed) and not team.stopped:
+        while num_allowed < num_saves and not team.stopped:
             if len(self.saves) < num_saves and team.propose(Purpose.SAVE, step_s=self.mine("step_s", 0.01)):
                 self.tell("proposed")
-                allowed = False
-            time.sleep(0.02)
-            if not allowed and conductor.total_bytes is not None:
-                allowed = True
+            if len(self.saves) > num_allowed and conductor.total_bytes is not None:
+                num_allowed = len(self.saves)
                 conductor.set_rate(rate, clock.now() + self.job.get("lease_s", 30.0))
+            time.sleep(0.02)
         while any(thread.is_alive() for thread in self.saves):
             time.sleep(0.1)
         while not team.stopped and not self.job.get("goes_on"):
@@ -196,6 +203,7 @@ class Rank:
 def run_job(job):
     if not job.get("gloo"):
         job["pipe"] = os.pipe()
+    job["counts"] = mmap.mmap(-1, mmap.PAGESIZE)
     pids = []
     for rank in range(job["num_ranks"]):
         pid = os.fork()

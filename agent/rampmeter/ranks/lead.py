@@ -28,8 +28,11 @@ class Lead:
         return self._proposer.awaits_answers
 
     def propose(self, purpose: Purpose, detail: str, num_calls_ahead: int) -> Event | None:
-        """What to say in the log; None while another proposal is open, or the last save has not ended everywhere."""
-        if purpose is Purpose.SAVE and self._is_saving():
+        """What to say in the log; None while nobody could agree.
+
+        That is while another proposal is open, the last save has not ended everywhere, or a rank is absent.
+        """
+        if self.absent() or (purpose is Purpose.SAVE and self._is_saving()):
             return None
         needs_group = any(post.needs_group for post in self._posts.values())
         return self._proposer.propose(purpose, detail, num_calls_ahead=num_calls_ahead, new_group=needs_group)

@@ -60,7 +60,7 @@ class Team:
         self._member = Member(rank)
         self._counter = self._member.counter
         self._save: RankSave | None = None
-        self._last_trouble = ""
+        self._last_trouble: tuple[EventKind, int] | None = None
         self._has_notice = self._has_told_notice = self._has_heard_notice = False
         self._limit_is_over = False
         self._silence = Silence(self._clock.now())
@@ -143,7 +143,7 @@ class Team:
     def propose(self, purpose: Purpose, *, detail: str = "", step_s: float | None = None) -> bool:
         """Rank 0: propose to all ranks to do this; `step_s` is how long a step takes.
 
-        False while another proposal is open, or the last save has not ended everywhere.
+        False while another proposal is open, the last save has not ended everywhere, or a rank is silent or has left.
         """
         assert self.conductor is not None
         reach_s = max(LEAST_AHEAD_S, 3.0 * _IDLE_S * self._pace)
@@ -208,15 +208,18 @@ class Team:
             self.conductor.heard(event)
         if self._save is not None:
             self._save.stop_if_failed()
-        if event.kind is EventKind.FAILED:
-            self._tell(f"a save fails on all ranks, because of rank {event.rank}: {event.detail}")
+        if event.kind is EventKind.COMMITTED:
+            self._last_trouble = None
+        elif event.kind is EventKind.FAILED:
+            self._tell(event, f"a save fails on all ranks, because of rank {event.rank}: {event.detail}")
         elif event.kind is EventKind.ABORTED:
-            self._tell(f"the ranks did not agree on a call of step(): {event.detail}")
+            self._tell(event, f"the ranks did not agree on a call of step(): {event.detail}")
 
-    def _tell(self, trouble: str) -> None:
-        """Say it once: several ranks may tell the same, and rank 0 tries again."""
-        if trouble != self._last_trouble:
-            self._last_trouble = trouble
+    def _tell(self, event: Event, trouble: str) -> None:
+        """Say it once until they agree again: several ranks may tell the same, and rank 0 goes on trying."""
+        kind = (event.kind, event.rank)
+        if kind != self._last_trouble:
+            self._last_trouble = kind
             _log.warning(trouble)
 
     def _post(self, now_s: float) -> None:

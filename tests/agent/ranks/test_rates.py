@@ -55,10 +55,9 @@ def test_nobody_writes_longer_than_rank_0_may(
     Each turn: rank 0 works a word out, it reaches the store later, somebody looks, and the answer arrives later still.
     """
     reader = RateReader()
-    now_s, beat, lease_ends_s = 1000.0, 0, 1030.0
+    now_s, lease_ends_s = 1000.0, 1030.0
     in_store = word(0, left_s=30.0)
-    for on_its_way_s, pause_s, asking_s, answering_s in held_up:
-        beat += 1
+    for beat, (on_its_way_s, pause_s, asking_s, answering_s) in enumerate(held_up, start=1):
         said = word(beat, left_s=max(0.0, lease_ends_s - now_s))
         began_s = now_s + pause_s  # the look begins while the word is on its way, or after
         looked_s = began_s + asking_s
