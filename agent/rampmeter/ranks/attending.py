@@ -101,11 +101,16 @@ class RankSave:
         return self._applied
 
     @property
-    def is_waiting(self) -> bool:
-        """For the other ranks, or for all to have said how much they write: what comes next is wanted at once."""
-        if self.is_over.is_set() or self._attendance.failure is not None:
-            return False
-        return self._attendance.stage is not Stage.READY or self._applied == 0
+    def is_beginning(self) -> bool:
+        """Not all ranks are there yet: what comes next is wanted at once."""
+        return self._attendance.failure is None and self._attendance.stage is Stage.HOLDING
+
+    @property
+    def wants_rate(self) -> bool:
+        """It has bytes to write and has not heard yet how fast."""
+        return (
+            self._attendance.failure is None and self._attendance.stage is Stage.READY and self._applied == 0
+        )
 
     def flow(self) -> FlowCounters:
         """What the writer has done."""

@@ -30,9 +30,12 @@ class Lead:
     def propose(self, purpose: Purpose, detail: str, num_calls_ahead: int) -> Event | None:
         """What to say in the log; None while nobody could agree.
 
-        That is while another proposal is open, the last save has not ended everywhere, or a rank is absent.
+        That is while another proposal is open, the last save has not ended everywhere, or a rank is absent or not
+        there yet.
         """
-        if self.absent() or (purpose is Purpose.SAVE and self._is_saving()):
+        if len(self._posts) < self._num_ranks or self.absent():
+            return None
+        if purpose is Purpose.SAVE and self._is_saving():
             return None
         needs_group = any(post.needs_group for post in self._posts.values())
         return self._proposer.propose(purpose, detail, num_calls_ahead=num_calls_ahead, new_group=needs_group)
@@ -48,7 +51,8 @@ class Lead:
 
     def posted(self, posts: Mapping[int, tuple[int, Post]], now_s: float) -> None:
         """All ranks' beats and newest posts, looked at now."""
-        self._silence.listened({rank: beat for rank, (beat, _) in posts.items()}, now_s)
+        beats = {rank: posts[rank][0] if rank in posts else 0 for rank in range(self._num_ranks)}
+        self._silence.listened(beats, now_s)
         for rank, (_, post) in posts.items():
             self._posts[rank] = post
             self._proposer.answered(rank, post.answer, post.concluded)

@@ -79,10 +79,14 @@ class Member:
         elif event.kind in VERDICTS:
             self._voter.judged(event)
             self._note_missed()
-        elif event.kind is EventKind.FAILED:
+        elif event.kind is EventKind.FAILED and not self._is_known_to_fail(event.number):
             self._last_failed = event
         if self.attendance is not None:
             self.attendance.heard(event)
+
+    def _is_known_to_fail(self, number: int) -> bool:
+        """The first failure of a save stands."""
+        return self._last_failed is not None and self._last_failed.number == number
 
     def _note_missed(self) -> None:
         missed, self._voter.missed = self._voter.missed, None

@@ -175,7 +175,7 @@ class Team:
 
     def _period_s(self) -> float:
         with self._changed:
-            waits = self._save is not None and self._save.is_waiting
+            waits = self._save is not None and (self._save.is_beginning or self._save.wants_rate)
             judges = self.conductor is not None and self.conductor.awaits_answers
             is_busy = self._member.is_voting or waits or judges or self._member.leaving
         return (_BUSY_S if is_busy else _IDLE_S) * self._pace
@@ -237,11 +237,11 @@ class Team:
             self._last_post, self._posted_s = post, now_s
 
     def _look(self, now_s: float) -> None:
-        """Read rank 0's word: each 0.25 s, and at once where a save waits for its first rate."""
+        """Read rank 0's word: each 0.25 s, and at once where a writer waits for its first rate."""
         with self._changed:
             save = self._save
-            waits = save is not None and save.is_waiting
-        if not waits and now_s < self._looked_s + BEAT_S:
+            hurries = save is not None and save.wants_rate
+        if not hurries and now_s < self._looked_s + BEAT_S:
             return
         self._looked_s = now_s
         word = self._bulletin.word()

@@ -18,7 +18,7 @@ from rampmeter.ranks.words import Event, EventKind, Post, Purpose, Stage
 TURN_S = 0.25
 PATIENCE_TURNS = 20
 SETTLING_TURNS = 160
-ROUGH_TURNS = 40
+ROUGH_TURNS = 120
 
 
 @dataclass
@@ -84,7 +84,7 @@ class World:
         if rank.pending is None:
             return
         agreed, rank.pending = rank.pending, None
-        if self.is_rough and self.rng.random() < 0.05:
+        if self.is_rough and self.rng.random() < 0.15:
             rank.member.cannot(agreed, "the state cannot be staged")
             return
         rank.member.begin(agreed, rank.step)
@@ -150,22 +150,22 @@ class World:
     def be_rough(self, *, deadly: bool) -> None:
         """Anything, in any order; training runs apart as no real job's does."""
         self.is_rough = True
-        common = [self.call, self.call, self.conclude, self.begin, self.write, self.say, self.post]
-        rare = [self.lose_patience, self.fail]
-        fatal = [self.leave, self.die]
+        common = [self.call, self.conclude, self.begin, self.write, self.say, self.post]
         for _ in range(ROUGH_TURNS * len(self.ranks)):
             rank = self.rng.choice(self.ranks)
             chance = self.rng.random()
             if not rank.lives:
                 continue
-            if chance < 0.2:
+            if rank.waits is not None and chance < 0.06:
+                self.lose_patience(rank)
+            elif chance < 0.35:
                 self.read(rank, self.rng.randint(1, 3))
-            elif chance < 0.3 and rank is self.ranks[0]:
+            elif chance < 0.55 and rank is self.ranks[0]:
                 self.rng.choice([self.propose, self.conduct, self.conduct])()
-            elif chance > 0.995 and deadly:
-                self.rng.choice(fatal)(rank)
-            elif chance > 0.97:
-                self.rng.choice(rare)(rank)
+            elif chance > 0.998 and deadly:
+                self.rng.choice([self.leave, self.die])(rank)
+            elif chance > 0.98:
+                self.fail(rank)
             else:
                 self.rng.choice(common)(rank)
 
