@@ -89,11 +89,11 @@ class Voter:
     @property
     def must_wait(self) -> bool:
         """At the armed call: the verdict is still on its way."""
-        return self._open is not None and not self._is_committed
+        return self._open_here() is not None and not self._is_committed
 
     def take(self) -> Agreed | None:
         """At the armed call: what is agreed, once; None if nothing is."""
-        event = self._open
+        event = self._open_here()
         if event is None or not self._is_committed:
             return None
         self._drop()
@@ -101,13 +101,18 @@ class Voter:
 
     def give_up(self, rank: int) -> Event | None:
         """At the armed call: the patience has ended. What to say in the log; None if a verdict has just come."""
-        event = self._open
+        event = self._open_here()
         if event is None or self._is_committed:
             return None
         self._given_up = event
         self._drop()
         detail = f"rank {rank} waited {LONGEST_WAIT_S:g} s in call {event.at_call} for a verdict"
         return Event(kind=EventKind.ABORTED, number=event.number, rank=rank, detail=detail)
+
+    def _open_here(self) -> Event | None:
+        """What is open for the call that training is in: a later proposal may have come while it slept in this one."""
+        is_here = self._open is not None and self._open.at_call == self._counter.num_calls
+        return self._open if is_here else None
 
     def lost(self) -> None:
         """No verdict will come any more."""

@@ -71,10 +71,29 @@ def test_an_abort_lets_training_go() -> None:
     assert (counter.called(4), voter.must_wait, voter.take(), voter.concluded) == (False, False, None, 1)
 
 
+def test_a_later_proposal_is_not_taken_at_an_earlier_call() -> None:
+    """Training slept at call 4 while that was aborted and call 9 was proposed and committed: it goes on to call 9."""
+    counter = counted(3)
+    voter = Voter(counter)
+    voter.proposed(proposed(4))
+    assert counter.called(4)
+    voter.judged(aborted())
+    voter.proposed(proposed(9, number=2))
+    assert (voter.must_wait, voter.give_up(0)) == (False, None)
+    voter.judged(committed(2))
+    assert voter.take() is None
+    assert [counter.called(step) for step in range(5, 10)] == [False] * 4 + [True]
+    agreed = voter.take()
+    assert agreed is not None
+    assert agreed.number == 2
+
+
 def test_patience_ends_in_a_word_of_its_own() -> None:
     """A rank that gives up says abort; if that stands first, it has missed nothing."""
-    voter = Voter(counted(3))
+    counter = counted(3)
+    voter = Voter(counter)
     voter.proposed(proposed(4))
+    assert counter.called(4)
     event = voter.give_up(2)
     assert event is not None
     assert (event.kind, event.number, event.rank) == (EventKind.ABORTED, 1, 2)
@@ -86,8 +105,10 @@ def test_patience_ends_in_a_word_of_its_own() -> None:
 
 def test_a_commit_just_before_the_patience_ended_is_missed() -> None:
     """The others do it, this rank does not, and it knows."""
-    voter = Voter(counted(3))
+    counter = counted(3)
+    voter = Voter(counter)
     voter.proposed(proposed(4))
+    assert counter.called(4)
     event = voter.give_up(2)
     assert event is not None
     voter.judged(committed())
