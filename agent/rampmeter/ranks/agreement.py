@@ -178,12 +178,16 @@ class Proposer:
         if len(self._behind) == self._num_ranks:
             self._open = None
 
-    def judged(self, event: Event) -> None:
-        """Read a verdict, whoever said it."""
-        if self.awaits_answers and self._open is not None and self._open.number == event.number:
-            self._verdict = event
-            if event.kind is EventKind.ABORTED:
-                self._open = None
+    def judged(self, event: Event) -> Event | None:
+        """Read a verdict, whoever said it; the proposal, if this is what commits it."""
+        proposed = self._open
+        if proposed is None or self._verdict is not None or proposed.number != event.number:
+            return None
+        self._verdict = event
+        if event.kind is EventKind.COMMITTED:
+            return proposed
+        self._open = None
+        return None
 
     def verdict(self, absent: Mapping[int, str]) -> Event | None:
         """What to say in the log; None as long as nothing can be said. `absent`: who takes part no more, and why."""

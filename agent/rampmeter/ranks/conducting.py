@@ -82,9 +82,8 @@ class Conductor:
 
     # -- for the team's thread, under its lock -----------------------------------------------------------------
 
-    def opens(self, number: int) -> None:
-        """Rank 0 has begun the save `number`; nobody writes before it has a rate."""
-        self._lead.opens(number)
+    def begins(self) -> None:
+        """Rank 0 begins a save; nobody writes before that has a rate of its own."""
         self._rate = (self._rate[0] + 1, 0, None)
 
     def heard(self, event: Event) -> None:

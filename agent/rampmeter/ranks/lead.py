@@ -45,10 +45,6 @@ class Lead:
         shares = (post.share for post in self._posts.values())
         return any(share.stage not in (Stage.NONE, Stage.ENDED) for share in shares)
 
-    def opens(self, number: int) -> None:
-        """Rank 0 has begun the save `number`."""
-        self.gathering = Gathering(number=number, num_ranks=self._num_ranks)
-
     def posted(self, posts: Mapping[int, tuple[int, Post]], now_s: float) -> None:
         """All ranks' beats and newest posts, looked at now."""
         beats = {rank: posts[rank][0] if rank in posts else 0 for rank in range(self._num_ranks)}
@@ -62,7 +58,9 @@ class Lead:
     def heard(self, event: Event) -> None:
         """Read an event, whoever said it."""
         if event.kind in VERDICTS:
-            self._proposer.judged(event)
+            begun = self._proposer.judged(event)
+            if begun is not None and begun.purpose is Purpose.SAVE:
+                self.gathering = Gathering(number=begun.number, num_ranks=self._num_ranks)
         if self.gathering is not None:
             self.gathering.heard(event)
 

@@ -122,7 +122,7 @@ class Team:
             save = RankSave(self._member, attendance, throttle, changed=self._changed, hurry=self._wake.set)
             self._save = save
             if self.conductor is not None:
-                self.conductor.opens(agreed.number)
+                self.conductor.begins()
             if self.lost is not None:
                 self._member.lost(self.lost)
             save.stop_if_failed()

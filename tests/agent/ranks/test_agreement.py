@@ -4,6 +4,7 @@ import pytest
 
 from rampmeter.ranks.agreement import Proposer, Voter, calls_ahead
 from rampmeter.ranks.counter import CallCounter
+from rampmeter.ranks.member import Member
 from rampmeter.ranks.words import Answer, Event, EventKind, Purpose
 
 
@@ -194,10 +195,10 @@ def test_one_proposal_at_a_time() -> None:
     ballot = Ballot(2)
     assert ballot.propose() is None
     ballot.proposer.judged(committed())
-    for concluded in (0, 1):
+    for rank, concluded in ((0, 0), (1, 0), (0, 1)):
+        ballot.proposer.answered(rank, Answer(number=1, num_calls=10, step=10), concluded)
         assert ballot.propose() is None
-        for rank in range(2):
-            ballot.proposer.answered(rank, Answer(number=1, num_calls=10, step=10), concluded)
+    ballot.proposer.answered(1, Answer(number=1, num_calls=10, step=10), 1)
     event = ballot.propose()
     assert event is not None
     assert event.number == 2
@@ -213,3 +214,17 @@ def test_the_first_verdict_stands() -> None:
     ballot.proposer.judged(aborted())
     ballot.proposer.judged(committed())
     assert ballot.propose() is not None
+
+
+def test_a_missed_stop_is_a_late_stop() -> None:
+    """All others leave the loop: a rank that lost its patience just before the commit must, too, but says nothing."""
+    member = Member(1)
+    for step in (1, 2, 3):
+        member.counter.called(step)
+    member.heard(Event(kind=EventKind.PROPOSED, number=1, at_call=4, purpose=Purpose.STOP))
+    assert member.counter.called(4)
+    assert member.conclude() is None
+    assert not member.stopped
+    assert member.to_say.popleft().kind is EventKind.ABORTED
+    member.heard(committed())
+    assert (member.stopped, len(member.to_say)) == (True, 0)

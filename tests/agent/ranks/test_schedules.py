@@ -88,8 +88,6 @@ class World:
             rank.member.cannot(agreed, "the state cannot be staged")
             return
         rank.member.begin(agreed, rank.step)
-        if rank is self.ranks[0]:
-            self.lead.opens(agreed.number)
 
     def write(self, rank: Rank) -> None:
         """The flush gets on by one stage."""
@@ -261,5 +259,6 @@ def test_all_stop_at_the_same_call(seed: int, num_ranks: int) -> None:
     world.settle()
     assert world.propose(Purpose.STOP)
     world.settle()
+    assert not any(rank.member.must_wait for rank in world.ranks)
     assert all(rank.member.stopped for rank in world.ranks)
     assert len({rank.member.counter.num_calls for rank in world.ranks}) == 1
