@@ -1,0 +1,128 @@
+"""One rank's share of a save, as its flush thread sees it: wait for the others, say how far it is, fail together.
+
+Raises CommitError with the reason `rank_failed`, naming the rank, as soon as any rank has failed. Threads meet here
+under the lock of the team; nothing is written to or read from a store.
+"""
+
+import threading
+from collections.abc import Callable
+
+from rampmeter.core.errors import CommitError
+from rampmeter.ranks.meeting import Attendance, Failure
+from rampmeter.ranks.member import Member
+from rampmeter.ranks.rates import RankRate
+from rampmeter.ranks.words import Stage
+from rampmeter.throttle import FlowCounters, Throttle
+
+RANK_FAILED = "rank_failed"
+
+
+class RankSave:
+    """Made by `Team.begin_save`. `hurry` has the news told at once."""
+
+    def __init__(
+        self,
+        member: Member,
+        attendance: Attendance,
+        throttle: Throttle,
+        *,
+        changed: threading.Condition,
+        hurry: Callable[[], None],
+    ) -> None:
+        self.is_over = threading.Event()
+        self._member = member
+        self._attendance = attendance
+        self._throttle = throttle
+        self._changed = changed
+        self._hurry = hurry
+        self._applied = 0
+
+    # -- for the flush thread ----------------------------------------------------------------------------------
+
+    def wait_for_all(self) -> None:
+        """Return once all ranks hold a snapshot of this step."""
+        self._wait(lambda: self._attendance.is_open)
+
+    def ready(self, planned_bytes: int) -> None:
+        """This rank is going to write so many bytes; it may do so once all have said this."""
+        self._come_to(Stage.READY, planned_bytes)
+
+    def done(self) -> None:
+        """All bytes of this rank are durable; return once those of all ranks are."""
+        self._come_to(Stage.DONE, self._attendance.planned_bytes or 0)
+        self._wait(lambda: self._attendance.is_met)
+
+    def end(self, error: BaseException | None, *, needs_group: bool = False) -> None:
+        """The save is over here. With an error before all have met it fails on all ranks.
+
+        needs_group   a collective failed or timed out, not what a rank did between them
+        """
+        with self._changed:
+            if error is not None and not self._attendance.is_settled:
+                self._member.fail(self._attendance.number, f"{type(error).__name__}: {error}")
+            self._attendance.stage = Stage.ENDED
+            self._attendance.needs_group = needs_group
+        self.is_over.set()
+        self._hurry()
+
+    @property
+    def failure(self) -> Failure | None:
+        """Who made the save fail; None if nobody did."""
+        with self._changed:
+            return self._attendance.failure
+
+    def _come_to(self, stage: Stage, planned_bytes: int) -> None:
+        with self._changed:
+            self._attendance.stage, self._attendance.planned_bytes = stage, planned_bytes
+        self._hurry()
+
+    def _wait(self, has_come: Callable[[], bool]) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: has_come() or self._attendance.failure is not None)
+            failure = self._attendance.failure
+        if failure is not None:
+            raise CommitError(f"rank {failure.rank} failed: {failure.why}", reason=RANK_FAILED)
+
+    # -- for the team, under its lock --------------------------------------------------------------------------
+
+    @property
+    def number(self) -> int:
+        """The save's number."""
+        return self._attendance.number
+
+    @property
+    def planned_bytes(self) -> int | None:
+        """What this rank is going to write; None before it knows."""
+        return self._attendance.planned_bytes
+
+    @property
+    def applied(self) -> int:
+        """The version of the rate that the writer has; 0 = none yet."""
+        return self._applied
+
+    @property
+    def is_beginning(self) -> bool:
+        """Not all ranks are there yet: what comes next is wanted at once."""
+        return self._attendance.failure is None and self._attendance.stage is Stage.HOLDING
+
+    @property
+    def wants_rate(self) -> bool:
+        """It has bytes to write and has not heard yet how fast."""
+        return (
+            self._attendance.failure is None and self._attendance.stage is Stage.READY and self._applied == 0
+        )
+
+    def flow(self) -> FlowCounters:
+        """What the writer has done."""
+        return self._throttle.counters()
+
+    def follow(self, rate: RankRate) -> None:
+        """This is what may be written from now on."""
+        if not self.is_over.is_set():
+            self._throttle.set_rate(rate.bytes_per_s, rate.until_s)
+            self._applied = rate.version
+
+    def stop_if_failed(self) -> None:
+        """Nothing more is written once a rank has failed."""
+        if self._attendance.failure is not None:
+            self._throttle.abort(RANK_FAILED)

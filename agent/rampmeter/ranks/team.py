@@ -1,0 +1,288 @@
+"""One rank's thread beside training that keeps in touch with the other ranks, and what training and flush ask of it.
+
+Training calls `called` in each step, which compares two integers; only at an agreed call it waits for a verdict that is
+on its way, and never longer than 5 s. No collective is run here. What is decided, and by whom, is in `member` and
+`lead`; this is the shell that carries posts and events between them and the bulletin.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from rampmeter.core.clock import Clock, SystemClock
+from rampmeter.ranks.agreement import LEAST_AHEAD_S, LONGEST_WAIT_S, Agreed, calls_ahead
+from rampmeter.ranks.attending import RankSave
+from rampmeter.ranks.bulletin import Bulletin, RanksLost
+from rampmeter.ranks.conducting import Conductor
+from rampmeter.ranks.liveness import BEAT_S, SILENT_S, Silence, beat_s
+from rampmeter.ranks.member import Member
+from rampmeter.ranks.rates import RateReader
+from rampmeter.ranks.words import Event, EventKind, Post, Purpose
+from rampmeter.throttle import Throttle
+
+_log = logging.getLogger("rampmeter")
+
+_IDLE_S = 0.020
+_BUSY_S = 0.005
+_RANKS_AT_FULL_PACE = 100
+"""Above so many ranks each looks the less often, so that all looks together stay as many."""
+
+_LEAVE_LIMIT_S = 5.0
+_LAST_TURN_S = 0.5
+
+
+def _nobody(_rank: int) -> None:
+    """Nobody wants to hear of notices."""
+
+
+class Team:
+    """One per rank. `on_noticed` is called on every rank, from its thread, with the first rank that had a notice."""
+
+    def __init__(
+        self,
+        bulletin: Bulletin,
+        *,
+        rank: int,
+        num_ranks: int,
+        clock: Clock | None = None,
+        on_noticed: Callable[[int], None] = _nobody,
+    ) -> None:
+        self.lost: str | None = None
+        """Why this rank hears the others no more; None while it does."""
+        self._bulletin = bulletin
+        self._rank = rank
+        self._clock = clock or SystemClock()
+        self._on_noticed = on_noticed
+        self._pace = max(1.0, num_ranks / _RANKS_AT_FULL_PACE)
+        self._beat_s = beat_s(num_ranks)
+        self._changed = threading.Condition()
+        self._wake = threading.Event()
+        self._member = Member(rank)
+        self._counter = self._member.counter
+        self._save: RankSave | None = None
+        self._last_trouble: tuple[EventKind, int] | None = None
+        self._has_notice = self._has_told_notice = self._has_heard_notice = False
+        self._limit_is_over = False
+        self._silence = Silence(self._clock.now())
+        self._rates = RateReader()
+        self._round_s = self._posted_s = self._looked_s = self._clock.now()
+        self._beat = 0
+        self._last_post: Post | None = None
+        self.conductor: Conductor | None = None
+        if rank == 0:
+            self.conductor = Conductor(
+                bulletin,
+                num_ranks=num_ranks,
+                counter=self._counter,
+                clock=self._clock,
+                changed=self._changed,
+                hurry=self._wake.set,
+            )
+        self._thread = threading.Thread(target=self._run, name="rampmeter-ranks", daemon=True)
+
+    def start(self) -> None:
+        """Start to keep in touch."""
+        self._thread.start()
+
+    def leave(self, limit_s: float = _LEAVE_LIMIT_S) -> bool:
+        """This rank calls no more `step()`. Rank 0 stays for up to `limit_s` until all have said so."""
+        with self._changed:
+            self._member.leaving = True
+        self._wake.set()
+        self._thread.join(limit_s)
+        self._limit_is_over = True
+        self._thread.join(_LAST_TURN_S)
+        return not self._thread.is_alive()
+
+    # -- for training ------------------------------------------------------------------------------------------
+
+    @property
+    def stopped(self) -> bool:
+        """All ranks have agreed to leave the training loop."""
+        return self._member.stopped
+
+    def called(self, step: int) -> Agreed | None:
+        """One call of `step()`, in which the caller said `step`; what all ranks do in this call, if anything.
+
+        Of a save it must hear more: `begin_save` once the snapshot is taken, or `cannot_save`.
+        """
+        return self._at_agreed_call() if self._counter.called(step) else None
+
+    def _at_agreed_call(self) -> Agreed | None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._member.must_wait, LONGEST_WAIT_S)
+            agreed = self._member.conclude()
+        self._wake.set()
+        return agreed
+
+    def begin_save(self, agreed: Agreed, step: int, throttle: Throttle) -> RankSave:
+        """This rank holds its snapshot of `step` for the agreed save; `throttle` is new and holds its writer."""
+        with self._changed:
+            attendance = self._member.begin(agreed, step)
+            save = RankSave(self._member, attendance, throttle, changed=self._changed, hurry=self._wake.set)
+            self._save = save
+            if self.conductor is not None:
+                self.conductor.begins()
+            if self.lost is not None:
+                self._member.lost(self.lost)
+            save.stop_if_failed()
+        threading.Thread(target=self._watch, args=(save,), name="rampmeter-watch", daemon=True).start()
+        self._wake.set()
+        return save
+
+    def cannot_save(self, agreed: Agreed, why: str) -> None:
+        """This rank has no snapshot for the agreed save: it fails on all ranks."""
+        with self._changed:
+            self._member.cannot(agreed, why)
+        self._wake.set()
+
+    def notice(self) -> None:
+        """This rank was told that the job ends. Takes no lock, for it may be called inside a signal handler."""
+        self._has_notice = True
+
+    def propose(self, purpose: Purpose, *, detail: str = "", step_s: float | None = None) -> bool:
+        """Rank 0: propose to all ranks to do this; `step_s` is how long a step takes.
+
+        False while another proposal is open, the last save has not ended everywhere, or a rank is silent or has left.
+        """
+        assert self.conductor is not None
+        reach_s = max(LEAST_AHEAD_S, 3.0 * _IDLE_S * self._pace)
+        return self.lost is None and self.conductor.propose(purpose, detail, calls_ahead(step_s, reach_s))
+
+    # -- the thread --------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self._has_finished():
+                self._wake.clear()
+                self._tick()
+                self._wake.wait(self._period_s())
+        except RanksLost as error:
+            self._lose(str(error))
+        except Exception as error:
+            _log.exception("the ranks of this job cannot save together any more")
+            self._lose(f"{type(error).__name__}: {error}")
+
+    def _tick(self) -> None:
+        now_s = self._clock.now()
+        self._write()
+        self._read()
+        self._post(now_s)
+        self._look(now_s)
+        if self.conductor is not None and self.conductor.conduct(now_s):
+            self._read()
+        self._round_s = self._clock.now()
+
+    def _period_s(self) -> float:
+        with self._changed:
+            waits = self._save is not None and (self._save.is_beginning or self._save.wants_rate)
+            judges = self.conductor is not None and self.conductor.awaits_answers
+            is_busy = self._member.is_voting or waits or judges or self._member.leaving
+        return (_BUSY_S if is_busy else _IDLE_S) * self._pace
+
+    def _has_finished(self) -> bool:
+        """This rank has said that it leaves, and nobody needs it any more."""
+        if self._last_post is None or not self._last_post.left:
+            return self._limit_is_over
+        return self.conductor is None or self.conductor.all_have_left or self._limit_is_over
+
+    def _write(self) -> None:
+        if self._has_notice and not self._has_told_notice:
+            self._has_told_notice = True
+            self._bulletin.append(Event(kind=EventKind.NOTICED, rank=self._rank))
+        while self._member.to_say:
+            self._bulletin.append(self._member.to_say.popleft())
+
+    def _read(self) -> None:
+        for event in self._bulletin.read_log():
+            with self._changed:
+                self._heard(event)
+                self._changed.notify_all()
+            if event.kind is EventKind.NOTICED and not self._has_heard_notice:
+                self._has_heard_notice = True
+                self._on_noticed(event.rank)
+
+    def _heard(self, event: Event) -> None:
+        self._member.heard(event)
+        if self.conductor is not None:
+            self.conductor.heard(event)
+        if self._save is not None:
+            self._save.stop_if_failed()
+        if event.kind is EventKind.COMMITTED:
+            self._last_trouble = None
+        elif event.kind is EventKind.FAILED:
+            self._tell(event, f"a save fails on all ranks, because of rank {event.rank}: {event.detail}")
+        elif event.kind is EventKind.ABORTED:
+            self._tell(event, f"the ranks did not agree on a call of step(): {event.detail}")
+
+    def _tell(self, event: Event, trouble: str) -> None:
+        """Say it once until they agree again: several ranks may tell the same, and rank 0 goes on trying."""
+        kind = (event.kind, event.rank)
+        if kind != self._last_trouble:
+            self._last_trouble = kind
+            _log.warning(trouble)
+
+    def _post(self, now_s: float) -> None:
+        """On each beat, and at once where there is news for rank 0."""
+        with self._changed:
+            save, num_read = self._save, self._bulletin.num_read
+            if save is None:
+                post = self._member.post(num_read=num_read, applied=0)
+            else:
+                post = self._member.post(num_read=num_read, applied=save.applied, flow=save.flow())
+        is_news = self._last_post is None or _news_of(post) != _news_of(self._last_post)
+        if is_news or now_s >= self._posted_s + self._beat_s:
+            self._beat += 1
+            self._bulletin.post(self._beat, post, is_news=is_news)
+            self._last_post, self._posted_s = post, now_s
+
+    def _look(self, now_s: float) -> None:
+        """Read rank 0's word: each 0.25 s, and at once where a writer waits for its first rate."""
+        with self._changed:
+            save = self._save
+            hurries = save is not None and save.wants_rate
+        if not hurries and now_s < self._looked_s + BEAT_S:
+            return
+        self._looked_s = now_s
+        word = self._bulletin.word()
+        self._silence.listened({0: word.beat}, self._clock.now())
+        with self._changed:
+            number, planned_bytes = (0, None) if save is None else (save.number, save.planned_bytes)
+            rate = self._rates.read(word, now_s, number=number, planned_bytes=planned_bytes)
+            if save is not None and rate is not None:
+                save.follow(rate)
+
+    # -- when rank 0 is heard no more --------------------------------------------------------------------------
+
+    def _watch(self, save: RankSave) -> None:
+        """A thread beside a save: the one that should hear of the others may itself hang with rank 0's store."""
+        while not save.is_over.wait(BEAT_S):
+            away_s = self._clock.now() - self._round_s
+            why = self._silence.silent().get(0)
+            if away_s >= SILENT_S:
+                why = f"has not been heard for {away_s:.0f} s"
+            if why is not None:
+                self._lose_rank_0(save, f"rank 0 {why}")
+                return
+
+    def _lose_rank_0(self, save: RankSave, why: str) -> None:
+        with self._changed:
+            self._member.lose_rank_0(why)
+            save.stop_if_failed()
+            self._changed.notify_all()
+
+    def _lose(self, why: str) -> None:
+        with self._changed:
+            self.lost = why
+            self._member.lost(why)
+            if self._save is not None:
+                self._save.stop_if_failed()
+            if not self._member.leaving:
+                _log.warning("no more saves together with the other ranks: %s", why)
+            self._changed.notify_all()
+
+
+def _news_of(post: Post) -> tuple[object, ...]:
+    """What rank 0 should hear at once; the rest can wait for the next beat."""
+    share = post.share
+    return (post.answer, post.concluded, share.number, share.stage, post.applied, post.needs_group, post.left)

@@ -1,0 +1,235 @@
+"""Jobs of one, two and four real processes: they save together, stop together, and one that is ill harms no other.
+
+Ranks are killed and stopped at each phase of a save; the others are never held up for longer than is said.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.waiting import wait_for
+
+pytestmark = pytest.mark.system
+
+LIMIT_S = 90.0
+MB = 1_000_000
+TESTS = Path(__file__).parents[2]
+
+
+class Job:
+    """What one job tells, line by line."""
+
+    def __init__(self, parent: "subprocess.Popen[str]", options: dict[str, Any]) -> None:
+        self.told: list[dict[str, Any]] = []
+        assert parent.stdin is not None
+        parent.stdin.write(json.dumps(options) + "\n")
+        parent.stdin.flush()
+        self._reader = threading.Thread(target=self._read, args=(parent,), daemon=True)
+        self._reader.start()
+
+    def _read(self, parent: "subprocess.Popen[str]") -> None:
+        assert parent.stdout is not None
+        for line in parent.stdout:
+            said = json.loads(line)
+            if said["what"] == "over":
+                return
+            self.told.append(said)
+
+    def find(self, what: str, **more: Any) -> list[dict[str, Any]]:
+        wanted = {"what": what, **more}
+        return [said for said in list(self.told) if wanted.items() <= said.items()]
+
+    def wait(self, what: str, **more: Any) -> dict[str, Any]:
+        wait_for(lambda: self.find(what, **more), what=f"{what} {more}", limit_s=LIMIT_S)
+        return self.find(what, **more)[0]
+
+    def send(self, rank: int, number: signal.Signals) -> None:
+        os.kill(self.wait("started", rank=rank)["pid"], number)
+
+    def end(self) -> None:
+        self._reader.join(LIMIT_S)
+        assert not self._reader.is_alive(), self.told
+
+    def codes(self) -> list[int]:
+        return [said["code"] for said in sorted(self.find("exited"), key=lambda said: said["rank"])]
+
+
+@pytest.fixture(scope="module")
+def parent() -> Iterator["subprocess.Popen[str]"]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "support.rank_job"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=TESTS,
+        text=True,
+    )
+    yield process
+    assert process.stdin is not None
+    process.stdin.close()
+    process.wait(30)
+
+
+@pytest.fixture
+def start(parent: "subprocess.Popen[str]", tmp_path: Path) -> Iterator[Callable[..., Job]]:
+    jobs: list[Job] = []
+
+    def make(num_ranks: int, **options: Any) -> Job:
+        jobs.append(Job(parent, {"num_ranks": num_ranks, "file": str(tmp_path / "group"), **options}))
+        return jobs[-1]
+
+    yield make
+    for job in jobs:
+        for said in job.find("started"):
+            if not job.find("exited", rank=said["rank"]):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(said["pid"], signal.SIGKILL)
+        job.end()
+
+
+@pytest.mark.parametrize("num_ranks", [1, 2, 4])
+def test_ranks_save_and_stop_at_the_same_calls(start: Callable[..., Job], num_ranks: int) -> None:
+    """Three saves and a stop: each in one call on all ranks, nobody waits long, all bytes are written, clean ends."""
+    job = start(num_ranks, num_saves=3)
+    job.end()
+    assert job.codes() == [0] * num_ranks
+    for number in (1, 2, 3):
+        agreed = job.find("agreed", number=number, purpose="save")
+        assert len(agreed) == num_ranks
+        assert len({(said["call"], said["step"]) for said in agreed}) == 1
+        ended = job.find("ended", number=number)
+        assert [said["error"] for said in ended] == [None] * num_ranks
+        assert [said["done_bytes"] for said in ended] == [MB] * num_ranks
+    assert len({said["calls"] for said in job.find("left", clean=True)}) == 1
+    assert not job.find("waited")
+
+
+def test_nobody_writes_after_the_lease(start: Callable[..., Job]) -> None:
+    """Two seconds at 4 MB/s, not renewed: the ranks together never have more than 8 MB, 3 : 1 by their bytes."""
+    job = start(2, num_bytes=[60 * MB, 20 * MB], rate=4 * MB, lease_s=2.0, goes_on=True, num_calls=600)
+    for rank in range(2):
+        job.wait("writing", rank=rank)
+    job.send(1, signal.SIGKILL)
+    ended = job.wait("ended", rank=0)
+    assert ended["failed"] == 1
+    assert 0 < ended["done_bytes"] <= 6 * MB
+
+
+@pytest.mark.parametrize("phase", ["started", "agreed", "writing"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_rank_that_is_gone_is_noticed(
+    start: Callable[..., Job], phase: str, number: signal.Signals
+) -> None:
+    """Before, at and in a save: the others fail it naming the rank, or do not begin; their training goes on."""
+    job = start(3, num_bytes=500 * MB, rate=3 * MB, before_s=1.0, goes_on=True, num_calls=1500, step_s=0.01)
+    job.wait(phase, rank=1)
+    job.send(1, number)
+    if phase == "started":
+        job.wait("proposed")
+        job.wait("left", rank=0)
+        assert not job.find("agreed")
+    else:
+        for rank in (0, 2):
+            ended = job.wait("ended", rank=rank)
+            assert ended["failed"] == 1
+            assert ended["why"] == "rank 1 has been silent for 4 s"
+            assert ended["done_bytes"] < 200 * MB
+    for rank in (0, 2):
+        assert job.wait("left", rank=rank)["calls"] == 1500
+    assert all(said["seconds"] < 6.0 for said in job.find("waited"))
+
+
+def test_without_rank_0_nobody_goes_on_writing(start: Callable[..., Job]) -> None:
+    """Its store is gone with it: the others fail their save at once, train on and end cleanly."""
+    job = start(3, num_bytes=500 * MB, rate=3 * MB, goes_on=True, num_calls=400)
+    for rank in range(3):
+        job.wait("writing", rank=rank)
+    job.send(0, signal.SIGKILL)
+    for rank in (1, 2):
+        ended = job.wait("ended", rank=rank)
+        assert ended["failed"] == 0
+        assert ended["why"].startswith("the store of rank 0 is gone")
+    job.end()
+    assert job.codes() == [-9, 0, 0]
+    assert {said["calls"] for said in job.find("left")} == {400}
+
+
+@pytest.mark.parametrize("ill", [0, 1])
+def test_a_rank_that_was_stopped_saves_again(start: Callable[..., Job], ill: int) -> None:
+    """Stopped in the middle of a save, which fails on all, also on itself; the next save works on all."""
+    job = start(2, num_bytes=12 * MB, rate=3 * MB, num_saves=2, before_s=0.5, in_step=True)
+    for rank in range(2):
+        job.wait("writing", rank=rank)
+    job.send(ill, signal.SIGSTOP)
+    assert job.wait("ended", rank=1 - ill, number=1)["failed"] == ill
+    job.send(ill, signal.SIGCONT)
+    assert job.wait("ended", rank=ill, number=1)["failed"] is not None
+    job.end()
+    last = max(said["number"] for said in job.find("ended"))
+    assert [said["error"] for said in job.find("ended", number=last)] == [None, None]
+    assert job.codes() == [0, 0]
+
+
+def test_one_failed_write_fails_the_save_on_all_at_once(start: Callable[..., Job]) -> None:
+    """All name the rank and its reason and stop long before their end; the next save works."""
+    job = start(3, num_bytes=[30 * MB, 2 * MB, 30 * MB], rate=10 * MB, num_saves=2, fails_in_save=[0, 1, 0])
+    job.end()
+    first = {said["rank"]: said for said in job.find("ended", number=1)}
+    assert first[1]["error"] == "OSError: [Errno 28] No space left on device"
+    for rank in (0, 2):
+        assert (first[rank]["failed"], first[rank]["why"]) == (1, first[1]["error"])
+        assert first[rank]["done_bytes"] < 30 * MB
+    assert [said["error"] for said in job.find("ended", number=2)] == [None] * 3
+
+
+def test_ranks_may_leave_one_call_apart(start: Callable[..., Job]) -> None:
+    """One makes a call less than the others: no rank hangs, and none ends badly."""
+    for num_calls in range(20, 28):
+        job = start(2, num_calls=[num_calls, num_calls - 1], before_s=0.15, goes_on=True)
+        job.end()
+        assert job.codes() == [0, 0]
+        ended = job.find("ended", number=1)
+        took = job.find("agreed", number=1)
+        if len(took) == 1:
+            assert [said["failed"] for said in ended] == [1]
+            assert ended[0]["why"] == "rank 1 has left the training loop"
+        else:
+            assert [said["error"] for said in ended] == [None] * len(took)
+
+
+def test_different_steps_never_save(start: Callable[..., Job]) -> None:
+    """Rank 1 resumed from another step: refused before anybody takes a snapshot."""
+    job = start(2, first_step=[100, 101], num_calls=60, before_s=0.2, goes_on=True, in_step=True)
+    job.end()
+    assert job.find("proposed")
+    assert not job.find("agreed")
+    assert job.codes() == [0, 0]
+
+
+def test_a_notice_on_any_rank_is_one_of_all(start: Callable[..., Job]) -> None:
+    """SIGTERM on rank 2 only: all ranks hear once that it was rank 2."""
+    job = start(3, signals=True, before_s=60.0, num_calls=10**6)
+    for rank in range(3):
+        job.wait("started", rank=rank)
+    job.send(2, signal.SIGTERM)
+    for rank in range(3):
+        assert job.wait("noticed", rank=rank)["by"] == 2
+    assert len(job.find("noticed")) == 3
+
+
+def test_a_dead_process_group_is_replaced_by_all(start: Callable[..., Job]) -> None:
+    """A collective times out on one rank: the next agreed call brings all a new group, and the save in it works."""
+    job = start(3, gloo=2.0, num_saves=2, sleeps_after_met=[0.0, 6.0, 0.0])
+    job.end()
+    assert any(said["error"] for said in job.find("ended", number=1))
+    assert [said["new_group"] for said in job.find("agreed", number=2)] == [True] * 3
+    assert [said["error"] for said in job.find("ended", number=2)] == [None] * 3
+    assert job.codes() == [0, 0, 0]
