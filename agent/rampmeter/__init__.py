@@ -54,8 +54,7 @@ def __getattr__(name: str) -> Any:
             needed = f"rampmeter.Checkpointer needs {package}: pip install 'rampmeter[torch]'"
             raise ModuleNotFoundError(needed, name=package) from error
         finally:
-            random.setstate(
-                before
-            )  # httpx may import rich, which draws a number: no training run must see that
+            # httpx imports rich where that is installed, which draws a number: no training run must see that.
+            random.setstate(before)
         return Checkpointer
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -22,12 +22,12 @@ def disk_bytes(root: Root) -> int:
 
 
 def test_c54_the_pointer_names_a_loadable_step_whenever_the_process_dies(root: Root, saving: Any) -> None:
-    """Ten kills, a tenth of the write apart: the step before is there until the next one is committed."""
-    for tenth in range(10):
-        step = 2 * tenth + 1
+    """Ten kills, from the dispatch to after the commit: the step before is there until the next one is committed."""
+    for number in range(10):
+        step = 2 * number + 1
         program = saving((step, None), (step + 1, SLOW))
         program.wait_for(f"begun {step + 1}")
-        time.sleep(0.1 * tenth)  # the instant of the kill is what is varied
+        time.sleep(0.15 * number)  # the instant of the kill is what is varied
         program.kill()
         latest = root.read_latest()
         assert latest is not None
