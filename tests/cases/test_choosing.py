@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import torch
 
+from rampmeter import removal
+from rampmeter.core.clock import SystemClock
 from rampmeter.core.errors import ConfigError, CorruptCheckpoint, RestoreError
 from rampmeter.layout import MANIFEST_NAME, Root
 from rampmeter.report import SaveReport
@@ -92,8 +94,9 @@ def test_c84_the_newest_and_the_protected_ones_stay(
     """Whatever is kept, a protected one takes nobody's place; keeping none is refused."""
     for step in (1, 2, 3, 4):
         assert save(step).committed
-    oldest = str(root.committed_steps()[-1])
-    keep_newest(root, keep, protected=[oldest] if is_protected else [])
+    if is_protected:
+        assert removal.pin(root.directory(root.committed_steps()[-1]), SystemClock())
+    keep_newest(root, keep)
     assert [name.step for name in root.committed_steps()] == left
     for none in (0, -1):
         with pytest.raises(ConfigError):

@@ -140,5 +140,6 @@ def test_c75_file_systems_with_habits_of_their_own(
     assert found is not None
     assert found.step == 1
     assert save(2).committed
+    assert loaded(root) is not None  # proven, so that the one before is held by nothing
     keep_newest(root, 1)
     assert [name.step for name in root.step_names() if root.is_committed(name)] == [2]

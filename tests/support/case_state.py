@@ -1,7 +1,5 @@
 """What came back: the step, once every value was seen to be of it; and what is let go."""
 
-from collections.abc import Collection
-
 import torch
 
 from rampmeter import retention
@@ -20,11 +18,11 @@ def loaded(root: Root, num_values: int = 1000, step: int | None = None) -> Resto
     return found
 
 
-def keep_newest(root: Root, num: int, *, protected: Collection[str] = ()) -> None:
-    """Let all but the newest ones go, and those that are protected (names of directories)."""
-    retention.prune(root, num, protected=protected)
+def keep_newest(root: Root, num: int) -> None:
+    """Let all but the newest ones go, and those that are pinned or proven."""
+    retention.prune(root, retention.Keep(keep=num, keep_days=0), lambda: None)
 
 
 def sweep_leftovers(root: Root, attempt: int) -> None:
     """What an attempt does at its start with what those before it have not committed."""
-    retention.sweep(root, attempt)
+    retention.sweep(root, attempt, lambda: None)
