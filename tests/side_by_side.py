@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[1]
-TIMED = ("tests/demo", "tests/failover", "tests/system")
+TIMED = ("tests/agent/ranks", "tests/demo", "tests/failover", "tests/faults", "tests/system")
 LOG = TOP / "build" / "tests-beside.log"
 
 
