@@ -80,8 +80,12 @@ class Asked:
         return float(np.minimum(each, np.maximum(self.believed_bytes_per_s, usual)).sum())
 
     def at_most(self, bytes_per_s: float) -> "Asked":
-        """The same where no write is faster than this, whatever a job says of its write time: T >= h b / B."""
-        return replace(self, floor_s=np.maximum(self.floor_s, WRITE_FLOOR * self.num_bytes / bytes_per_s))
+        """The same where no write is faster than this, whatever a job says of its write time: T >= h b / B.
+
+        Never below a byte per second: on a storage that takes nothing jobs still ask, and no price fits.
+        """
+        fastest_s = self.num_bytes / max(1.0, bytes_per_s)
+        return replace(self, floor_s=np.maximum(self.floor_s, WRITE_FLOOR * fastest_s))
 
     def doubting(self) -> "Asked":
         """The same with what is usual in place of doubted words: the GPU-time between failures, the bytes per GPU, and

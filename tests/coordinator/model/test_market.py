@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from rampmeter.core import interval
 from rampmeter.core.messages import PlanReason
 from rampmeter_coordinator.model import bidding, planning
 from rampmeter_coordinator.model.commands import Command, Priced, Reply
@@ -101,6 +102,13 @@ def test_a_price_that_moves_by_less_than_a_hundredth_stays() -> None:
     price = stall.state.price
     stall.grow(1.003, *jobs)
     assert stall.price(LATER_S) == price
+
+
+def test_on_a_storage_that_takes_nothing_no_price_fits() -> None:
+    """Nobody is told to ask as if it were free."""
+    stall, _ = scarce()
+    stall.state.capacity.cap_bytes_per_s = 0
+    assert stall.price(LATER_S) == interval.HIGHEST_PRICE
 
 
 # -- who -------------------------------------------------------------------------------------------------------------
