@@ -11,11 +11,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from support.servers import without_settings
 from support.waiting import wait_for
 
 LIMIT_S = 60.0
+TESTS = Path(__file__).resolve().parents[1]
 
 
 class Program:
@@ -82,7 +84,12 @@ def nursery() -> Iterator[Nursery]:
     """Ends with the block."""
     command = [sys.executable, "-m", "support.forked"]
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=without_settings()
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=TESTS,
+        env=without_settings(),
     )
     try:
         yield Nursery(process)

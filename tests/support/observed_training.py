@@ -20,6 +20,7 @@ from support.waiting import wait_for
 
 STEP_S = 0.05
 KEEP = 2
+TESTS = Path(__file__).resolve().parents[1]
 Event = dict[str, Any]
 
 
@@ -97,7 +98,12 @@ def observed(root: Path, url: str, num_bytes: int, log: Path) -> Iterator[Observ
     """A job that trains under `root` until the end of the block, and then ends by itself with exit code 0."""
     command = [sys.executable, "-m", "support.observed_training", str(root), url, str(num_bytes), str(log)]
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=without_settings()
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=TESTS,
+        env=without_settings(),
     )
     job = ObservedJob(process)
     try:

@@ -8,6 +8,7 @@ from rampmeter.commit import FlushRecord, SaveRecord, WrittenFile, commit
 from rampmeter.hashing import FileHasher
 from rampmeter.layout import MANIFEST_NAME, METADATA_NAME, Claim, Root, StepName
 from rampmeter.manifest import Extras, Timings, read_manifest
+from rampmeter.provenance import Provenance
 
 NO_TIMINGS = Timings(
     stage_s=0.0, stall_s=0.0, lead_s=0.0, write_s=0.0, throttled_s=0.0, blocked_s=0.0, busy_s=0.0
@@ -35,8 +36,7 @@ def put_commit(
         parent=None,
         world_size=2,
         extras=Extras(data_position=True, rng=True),
-        config={"lr": 0.1},
-        code_commit="abc123",
+        provenance=Provenance(config={"lr": 0.1}, code_commit="abc123", container_digest=None),
         torch_version="2.13.0",
     )
     commit(root, record, FlushRecord(written=written, unchecked=(), timings=NO_TIMINGS, lease=None))
