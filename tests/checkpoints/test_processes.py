@@ -20,7 +20,8 @@ from support.foreign import put_foreign
 from support.roots import nothing, put_commit, put_leftover, steps_in
 from support.waiting import wait_for
 
-COMMAND = Path(__file__).parents[1] / "support" / "checkpoints_command.py"
+TESTS = Path(__file__).parents[1]
+COMMAND = TESTS / "support" / "checkpoints_command.py"
 LIMIT_S = 120.0
 KILLED = -signal.SIGKILL
 SHARDS = {"__0_0.distcp": 5000, "__1_0.distcp": 3000}
@@ -236,7 +237,11 @@ def test_commands_beside_a_live_job(root: Root) -> None:
     for step in (1, 2, 3):
         put_commit(root, step)
     job = subprocess.Popen(
-        [sys.executable, "-c", JOB, root.path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", JOB, root.path],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=TESTS,
     )
     codes = []
     try:
