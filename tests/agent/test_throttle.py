@@ -314,9 +314,9 @@ def test_two_threads_share_one_rate() -> None:
     """Threads of one rank together stay at the rate, on the real clock."""
     clock = SystemClock()
     throttle = Throttle(clock=clock)
-    throttle.set_rate(20 * MB)
     threads = [threading.Thread(target=write, args=(throttle, 4 * MB)) for _ in range(2)]
-    before_s = clock.now()
+    before_s = clock.now()  # from here on the bucket fills
+    throttle.set_rate(20 * MB)
     for thread in threads:
         thread.start()
     for thread in threads:
