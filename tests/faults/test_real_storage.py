@@ -94,7 +94,10 @@ def story(scene: Scene, reason: str) -> Iterator[Path]:
     assert (restored_step(scene.root, STATE_BYTES) or 0) >= before[-1], "the last good one is whole"
     saved = job.wait("SaveEnded", lambda event: event["reason"] is None, since=since)
     assert (restored_step(scene.root, STATE_BYTES) or 0) >= saved["step"] > failed["step"]
-    assert not (scene.root / failed["directory"]).exists(), "nothing stays of the failed one"
+    leftover = scene.root / failed["directory"]
+    wait_for(
+        lambda: not leftover.exists(), what="the removal of the failed one, after the next one's end is told"
+    )
 
 
 def _row(scene: Scene) -> dict[str, Any]:
