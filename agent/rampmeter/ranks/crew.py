@@ -125,14 +125,16 @@ class Crew:
     def together(self, agreed: Agreed, step: int, throttle: Throttle, flow: JobFlow | None) -> Together:
         """How this rank takes part in the agreed save of `step`; `flow` on rank 0."""
 
+        word = SaveWord.parse(agreed.detail)
+
         def join() -> Joined:
-            save = self._team.begin_save(agreed, step, throttle)
+            save = self._team.begin_save(agreed, step, throttle, max_streams=word.max_streams)
             if flow is not None:
                 flow.joined(save)
             return save
 
         return Together(
-            name=SaveWord.parse(agreed.detail).name(step),
+            name=word.name(step),
             join=join,
             cannot=partial(self._team.cannot_save, agreed),
             flow=throttle.counters if flow is None else flow.counters,
