@@ -308,13 +308,14 @@ class PlannedLoad:
         self._plan = self._planner.create_local_plan()
 
     @property
-    def ranges(self) -> list[tuple[str, ByteRange]]:
-        """The parts of the files that it reads: to be verified before."""
-        places = (self._reader.storage_data[item.storage_index] for item in self._plan.items)
-        return [
-            (place.relative_path, ByteRange(offset_bytes=place.offset, num_bytes=place.length))
-            for place in places
-        ]
+    def ranges(self) -> dict[str, list[ByteRange]]:
+        """The parts of each file that it reads: to be verified before."""
+        found: dict[str, list[ByteRange]] = {}
+        for item in self._plan.items:
+            place = self._reader.storage_data[item.storage_index]
+            part = ByteRange(offset_bytes=place.offset, num_bytes=place.length)
+            found.setdefault(place.relative_path, []).append(part)
+        return found
 
     def read(self) -> None:
         """Read it; what an error leaves is half read."""

@@ -8,7 +8,7 @@ everywhere. The ranks agree after each of these, and no collective of torch's ow
 
 import itertools
 import logging
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,12 +27,18 @@ from rampmeter.ranks.peers import Peers
 from rampmeter.rng import apply_rng
 from rampmeter.state import State, as_metadata_paths, assign, has_tensors, owner_of, resolve
 from rampmeter.statekeys import FROZEN, OWN, RESERVED, RNG, rank_key, rank_of
+from rampmeter.targets import (
+    Path,
+    Paths,
+    check_keys,
+    check_shape,
+    dtensor_at,
+    live_content,
+    target_of,
+    template,
+)
 
 _log = logging.getLogger("rampmeter")
-_MAX_NAMED = 5
-
-Path = tuple[Any, ...]
-Paths = dict[Path, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +70,7 @@ def _verify(reader: dcp.VerifiedReader, bitmap: bytes, peers: Peers) -> bool:
     blocks = BlockMap(reader.manifest)
     owners = share_out(peers.gather(bitmap), blocks.sizes_bytes)
     mine = blocks.named(np.flatnonzero(owners == peers.rank).tolist())
-    peers.agree(lambda: reader.verifier.verify_blocks(mine))
+    peers.agree(lambda: reader.verifier.verify_blocks(mine, is_pointless=lambda: peers.has_failed))
     not_needed = blocks.named(np.flatnonzero(owners < 0).tolist())
     return not_needed.keys() <= {METADATA_NAME}  # which each rank has verified for itself
 
@@ -79,13 +85,13 @@ class _Load:
         metadata = reader.read_metadata()
         paths = as_metadata_paths(metadata)
         self._saved = saved = _saved_parts(paths, self._manifest.world_size)
-        _check_keys(parts, set(saved.keys))
+        check_keys(parts, set(saved.keys))
         self._sources = {key: saved.source(key, value, peers.rank) for key, value in parts.items()}
         for key, value in parts.items():
             if isinstance(value, torch.Tensor):
-                _check_shape(key, paths.get((key,)), value)
+                check_shape(key, paths.get((key,)), value)
         self._targets = {
-            key: _target(key, value, parts, paths)
+            key: target_of(key, value, parts, paths)
             for key, value in parts.items()
             if isinstance(value, nn.Module | Optimizer) and (RESERVED, FROZEN, key) not in paths
         }
@@ -95,15 +101,16 @@ class _Load:
         self.bitmap = self._bitmap(reader)
 
     def _bitmap(self, reader: dcp.VerifiedReader) -> bytes:
-        ranges: dict[str, list[Any]] = {}
-        for name, part in [*self.fresh.ranges, *self.in_place.ranges]:
-            ranges.setdefault(name, []).append(part)
+        fresh, in_place = self.fresh.ranges, self.in_place.ranges
+        ranges = {name: fresh.get(name, []) + in_place.get(name, []) for name in fresh | in_place}
         return BlockMap(self._manifest).bitmap(reader.verifier.touched(ranges))
 
     def _fresh_target(self, paths: Paths) -> dict[str, Any]:
         wanted = {path: item for path, item in paths.items() if self._wants(path)}
-        live = {key: _live(value) for key, value in self._parts.items() if self._needs_live(key, wanted)}
-        return _template(wanted, like=lambda path: _dtensor_at(live, path))
+        live = {
+            key: live_content(value) for key, value in self._parts.items() if self._needs_live(key, wanted)
+        }
+        return template(wanted, like=lambda path: dtensor_at(live, path))
 
     def _wants(self, path: Path) -> bool:
         """Whether this is read into fresh memory here."""
@@ -177,116 +184,6 @@ def _saved_parts(paths: Paths, world_size: int) -> SavedParts:
         rng=frozenset(rank_of(path[2]) for path in paths if path[:2] == (RESERVED, RNG)),
         world_size=world_size,
     )
-
-
-def _live(value: Any) -> Any:
-    return value.state_dict() if isinstance(value, dcp.Stateful) else value
-
-
-def _dtensor_at(content: Any, path: Path) -> torch.Tensor | None:
-    """The DTensor there: what was saved must be read in its shards."""
-    for key in path:
-        try:
-            content = content[key]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return content if isinstance(content, dcp.DTensor) else None
-
-
-def _check_keys(parts: Mapping[str, Any], saved_keys: set[str]) -> None:
-    missing = sorted(set(parts) - saved_keys)
-    unexpected = sorted(saved_keys - set(parts))
-    if missing or unexpected:
-        raise RestoreError(_mismatch("the state", missing, unexpected))
-
-
-def _mismatch(what: str, missing: list[str], unexpected: list[str]) -> str:
-    parts = []
-    if missing:
-        parts.append(f"not in the checkpoint: {_named(missing)}")
-    if unexpected:
-        parts.append(f"only in the checkpoint: {_named(unexpected)}")
-    return f"{what} does not match the checkpoint ({'; '.join(parts)})"
-
-
-def _named(names: list[str]) -> str:
-    rest = len(names) - _MAX_NAMED
-    return ", ".join(names[:_MAX_NAMED]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def _target(key: str, value: nn.Module | Optimizer, parts: Mapping[str, Any], saved: Paths) -> Any:
-    own = {path[1:]: item for path, item in saved.items() if path[0] == key}
-    if isinstance(value, nn.Module):
-        return _module_target(key, value, own)
-    return _optimizer_target(key, owner_of(key, value, parts), own)
-
-
-def _module_target(key: str, module: nn.Module, saved: Paths) -> dict[str, Any]:
-    """The module's own tensors, to be loaded in place."""
-    live = dcp.get_model_state_dict(module) if has_tensors(module) else {}
-    names = {path[0] for path in saved}
-    missing, unexpected = sorted(set(live) - names), sorted(names - set(live))
-    if missing or unexpected:
-        raise RestoreError(_mismatch(f"module state[{key!r}]", missing, unexpected))
-    target = _template(saved)
-    for name, value in live.items():
-        if isinstance(value, torch.Tensor):
-            _check_shape(f"{key}.{name}", saved.get((name,)), value)
-            target[name] = value
-    return target
-
-
-def _check_shape(name: str, item: Any, tensor: torch.Tensor) -> None:
-    found = list(item.size) if isinstance(item, dcp.TensorStorageMetadata) else None
-    if found != list(tensor.shape):
-        raise RestoreError(f"tensor {name} has shape {found} in the checkpoint and {list(tensor.shape)} here")
-
-
-def _optimizer_target(key: str, owner: nn.Module, saved: Paths) -> dict[str, Any]:
-    """Fresh tensors like the parameters they belong to: an optimizer that never stepped has none to load into."""
-    parameters = {
-        name: parameter
-        for name, parameter in dcp.get_model_state_dict(owner).items()
-        if isinstance(parameter, torch.Tensor)
-    }
-    unexpected = sorted({path[1] for path in saved if path[0] == "state"} - set(parameters))
-    if unexpected:
-        raise RestoreError(_mismatch(f"optimizer state[{key!r}]", [], unexpected))
-    return _template(saved, like=lambda path: parameters.get(path[1]) if len(path) > 1 else None)
-
-
-def _like_none(_path: Path) -> None:
-    return None
-
-
-def _template(saved: Paths, like: Callable[[Path], torch.Tensor | None] = _like_none) -> dict[str, Any]:
-    """A nested dict (and lists) of the saved structure with empty tensors, to be loaded into."""
-    root: dict[str, Any] = {}
-    for path, item in saved.items():
-        container: Any = root
-        for key, following in itertools.pairwise(path):
-            container = _child(container, key, [] if isinstance(following, int) else {})
-        _child(container, path[-1], _empty(item, like(path)))
-    return root
-
-
-def _child(container: Any, key: Any, value: Any) -> Any:
-    """The child at `key`, put there if it is not there yet; lists grow as needed."""
-    if isinstance(container, list):
-        container.extend([None] * (key + 1 - len(container)))
-        if container[key] is None:
-            container[key] = value
-    else:
-        container.setdefault(key, value)
-    return container[key]
-
-
-def _empty(item: Any, like: torch.Tensor | None) -> torch.Tensor | None:
-    if not isinstance(item, dcp.TensorStorageMetadata):
-        return None
-    if like is not None and like.shape == item.size:
-        return torch.empty_like(like, dtype=item.properties.dtype)
-    return torch.empty(item.size, dtype=item.properties.dtype)
 
 
 def _apply_one(key: str, value: Any, parts: Mapping[str, Any], content: Any) -> None:

@@ -67,8 +67,10 @@ def snapshot(state: State, *, step: int, rank: int = 0, world_size: int = 1) -> 
                 result[key] = _copy_values(key, content)
             if rank == 0 and world_size > 1:
                 lead += [(key, name) for name in _buffers(value, content)]
-        elif rank == 0:
-            frozen[key] = _freeze_whole(key, content)
+        else:
+            _refuse_sharded(key, content)
+            if rank == 0:
+                frozen[key] = freeze(key, content)
     result[RESERVED] = _own_parts(step, rank, frozen, own, lead)
     return result
 
@@ -103,13 +105,12 @@ def _place(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def _freeze_whole(key: str, content: Any) -> bytes:
+def _refuse_sharded(key: str, content: Any) -> None:
     if any(isinstance(tensor, dcp.DTensor) for tensor in tensors_in(content)):
         raise ConfigError(
             f"state[{key!r}] holds sharded tensors beside empty dicts or under keys that are not strings: "
             "give each of them a string as its key"
         )
-    return freeze(key, content)
 
 
 def has_data_position(state: Mapping[str, Any]) -> bool:

@@ -28,6 +28,12 @@ class Peers:
         self._group = group
         self.rank = 0 if group is None else dist.get_rank(group)
         self.world_size = 1 if group is None else dist.get_world_size(group)
+        self._round: _Round | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether another rank has failed in the work that all are doing: to finish it has no use any more."""
+        return self._round is not None and self._round.has_failed
 
     def agree(self, work: Callable[[], T]) -> T:
         """What `work` gives on this rank, when it has succeeded on all of them.
@@ -37,18 +43,18 @@ class Peers:
         """
         if self._group is None:
             return work()
-        round_ = _Round(self._group, self.rank)
+        self._round = now = _Round(self._group, self.rank)
         try:
             result = work()
         except Exception as error:
-            round_.ends(error)
-            round_.raise_failure(error)
+            now.ends(error)
+            now.raise_failure(error)
             raise
         except BaseException:
-            round_.ends(RestoreError("it was interrupted"))
+            now.ends(RestoreError("it was interrupted"))
             raise
-        round_.ends(None)
-        round_.raise_failure(None)
+        now.ends(None)
+        now.raise_failure(None)
         return result
 
     def from_first(self, work: Callable[[], T]) -> T:
@@ -78,6 +84,7 @@ class _Round:
         self._done = threading.Event()
         self._own: Exception | None = None
         self._failure: Exception | None = None
+        self.has_failed = False
         self._thread = threading.Thread(target=self._run, name="rampmeter-peers", daemon=True)
         self._thread.start()
 
@@ -97,13 +104,16 @@ class _Round:
             while True:
                 self._done.wait(_TICK_S)
                 is_done = self._done.is_set()
-                num = torch.tensor([not is_done, is_done and self._own is not None], dtype=torch.int64)
+                has_failed = is_done and self._own is not None
+                num = torch.tensor([not is_done, has_failed], dtype=torch.int64, device="cpu")
                 dist.all_reduce(num, group=self._group)
+                self.has_failed = bool(num[1])
                 if not num[0]:
                     break
-            if num[1]:
+            if self.has_failed:
                 self._failure = self._lowest()
         except Exception as error:
+            self.has_failed = True
             self._failure = RestoreError(f"the ranks of this job lost each other: {error}")
 
     def _lowest(self) -> Exception:
