@@ -114,7 +114,8 @@ class _Round:
                 self._failure = self._lowest()
         except Exception as error:
             self.has_failed = True
-            self._failure = RestoreError(f"the ranks of this job lost each other: {error}")
+            what = str(error).split(". ")[0]  # gloo adds advice
+            self._failure = RestoreError(f"the ranks of this job lost each other: {what}")
 
     def _lowest(self) -> Exception:
         mine = None if self._own is None else _portable(self._own, self._rank)
