@@ -8,6 +8,7 @@ looks; all try what it says, and what is damaged for one is damaged for all.
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,15 +52,18 @@ def restore(
     """Load the newest whole checkpoint into `state`, or exactly `step`; None if there is none at all.
 
     RestoreError (or one of its kinds) if checkpoints exist but none can be loaded, if `step` cannot be, or if the
-    state does not fit. `fresh` ignores checkpoints of other writers in the root. All ranks of `group` call this
-    together and get the same answer or the same error; it is used for nothing else meanwhile.
+    state does not fit. `fresh` ignores checkpoints of other writers in the root.
+
+    All ranks of `group` (gloo; None = a process that is alone) call this together and get the same answer or the same
+    error. The `step` and `fresh` of rank 0 count. The group is used for nothing else meanwhile.
     """
     root = root if isinstance(root, Root) else Root(root)
     peers = Peers(group)
     skips = _Skips(peers)
-    for name in peers.from_first(lambda: _candidates(root, step, fresh=fresh)):
+    step, candidates = peers.from_first(lambda: (step, _candidates(root, step, fresh=fresh)))
+    for name in candidates:
         try:
-            if not peers.from_first(lambda name=name: root.is_committed(name)):  # type: ignore[misc]
+            if not peers.from_first(partial(root.is_committed, name)):
                 skips.add(name, "it was never committed")
                 continue
             values = _load(root, name, state, peers)
@@ -74,7 +78,7 @@ def restore(
                 step=name.step,
                 directory=str(name),
                 skipped=tuple(skips.reasons),
-                rolled_back=step is not None and peers.from_first(lambda name=name: _is_passed(root, name)),  # type: ignore[misc]
+                rolled_back=step is not None and peers.from_first(partial(_is_passed, root, name)),
                 values=values,
             )
     if step is not None:

@@ -204,6 +204,23 @@ commit_together(root, 1, {"w": sharded(whole)}, group)
     assert list(tmp_path.glob("step-*/*.distcp")) == []
 
 
+def test_a_tensor_that_cannot_be_checked_is_named_by_the_rank_that_writes_it(
+    ranks: Ranks, tmp_path: Path
+) -> None:
+    """Once, although every rank holds a copy."""
+    program = """
+import torch
+import torch.distributed.checkpoint as plain
+from rampmeter import dcp
+planner = dcp.CheckedSavePlanner()
+state = {f"t{number}": torch.ones(4).to(torch.float8_e4m3fn) for number in range(4)}
+plain.save(state, checkpoint_id=root.path / "c", planner=planner, process_group=group)
+answer = planner.unchecked
+"""
+    answers = ranks.answers(2, tmp_path, program)
+    assert sorted(answers[0] + answers[1]) == ["t0", "t1", "t2", "t3"]
+
+
 def test_each_block_is_read_once_whoever_needs_it(ranks: Ranks, tmp_path: Path) -> None:
     """Four ranks that need all of it read it once between them, each about a quarter."""
     counting = """

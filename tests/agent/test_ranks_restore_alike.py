@@ -168,6 +168,11 @@ def test_foreign_checkpoints_stop_all_ranks(ranks: Ranks, saved: Root) -> None:
     assert _load(ranks, saved)[0] == "ForeignCheckpoints"
 
 
+def test_the_step_that_rank_0_asks_for_is_that_of_all(ranks: Ranks, saved: Root) -> None:
+    """Ranks that were started with other arguments do not go apart."""
+    assert _load(ranks, saved, "step = None if rank else 1")[0::3] == [1, True]
+
+
 def test_only_rank_0_looks_at_the_root(ranks: Ranks, saved: Root) -> None:
     """What another rank would see there decides nothing."""
     change = """

@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from rampmeter import dcp
 from rampmeter.commit import FlushRecord, SaveRecord, WrittenFile, commit
+from rampmeter.core.clock import SystemClock
 from rampmeter.hashing import BLOCK_BYTES, FileHasher
 from rampmeter.layout import METADATA_NAME, Root, StepName
 from rampmeter.manifest import Extras
@@ -112,12 +113,14 @@ def commit_together(root, step, state, group, block_bytes=BLOCK_BYTES):
     box = [_begin(root, step)] if rank == 0 else [None]
     dist.broadcast_object_list(box, src=0, group=group)
     name, claim = box[0]
+    stager = dcp.ReusedStager(SystemClock())
     plain.save(
-        snapshot(state, step=step, rank=rank, world_size=world_size),
+        stager.stage(snapshot(state, step=step, rank=rank, world_size=world_size)),
         checkpoint_id=root.directory(name),
         planner=dcp.CheckedSavePlanner(),
         process_group=group,
     )
+    stager.close()
     if rank == 0:
         _commit(root, name, claim, world_size, block_bytes)
     dist.barrier(group)

@@ -8,7 +8,8 @@ is done. All ranks must make the same calls in the same order.
 
 import pickle
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 import torch
@@ -63,7 +64,8 @@ class Peers:
         if self._group is None:
             return cast(T, told)
         box: list[Any] = [told]
-        dist.broadcast_object_list(box, group=self._group, group_src=0)
+        with _together():
+            dist.broadcast_object_list(box, group=self._group, group_src=0)
         return cast(T, box[0])
 
     def gather(self, value: bytes) -> list[bytes]:
@@ -71,8 +73,19 @@ class Peers:
         if self._group is None:
             return [value]
         values: list[Any] = [None] * self.world_size
-        dist.all_gather_object(values, value, group=self._group)
+        with _together():
+            dist.all_gather_object(values, value, group=self._group)
         return values
+
+
+@contextmanager
+def _together() -> Iterator[None]:
+    """Around collectives: when a rank is gone they fail with what the network says."""
+    try:
+        yield
+    except RuntimeError as error:
+        what = str(error).split(". ")[0]  # gloo adds advice
+        raise RestoreError(f"the ranks of this job lost each other: {what}") from error
 
 
 class _Round:
@@ -101,21 +114,24 @@ class _Round:
 
     def _run(self) -> None:
         try:
-            while True:
-                self._done.wait(_TICK_S)
-                is_done = self._done.is_set()
-                has_failed = is_done and self._own is not None
-                num = torch.tensor([not is_done, has_failed], dtype=torch.int64, device="cpu")
-                dist.all_reduce(num, group=self._group)
-                self.has_failed = bool(num[1])
-                if not num[0]:
-                    break
-            if self.has_failed:
-                self._failure = self._lowest()
+            with _together():
+                while not self._is_over():
+                    pass
+                if self.has_failed:
+                    self._failure = self._lowest()
         except Exception as error:
             self.has_failed = True
-            what = str(error).split(". ")[0]  # gloo adds advice
-            self._failure = RestoreError(f"the ranks of this job lost each other: {what}")
+            self._failure = error
+
+    def _is_over(self) -> bool:
+        """Whether all ranks have done their work; asks for it at once when this one has, else in a while."""
+        self._done.wait(_TICK_S)
+        is_done = self._done.is_set()
+        has_failed = is_done and self._own is not None
+        num = torch.tensor([not is_done, has_failed], dtype=torch.int64, device="cpu")
+        dist.all_reduce(num, group=self._group)
+        self.has_failed = bool(num[1])
+        return not num[0]
 
     def _lowest(self) -> Exception:
         mine = None if self._own is None else _portable(self._own, self._rank)
