@@ -108,3 +108,13 @@ def test_small_objects_and_positions_belong_to_a_rank(
 ) -> None:
     """Modules, optimizers, plain values and what may be spread over ranks never do."""
     assert (own_copy(key, value, content) is not None) == expected
+
+
+def test_a_large_object_is_not_pickled_to_find_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That would hold training up for as long as writing it to memory takes."""
+
+    def fails(_key: str, _content: Any) -> bytes:
+        raise AssertionError
+
+    monkeypatch.setattr("rampmeter.belonging.freeze", fails)
+    assert own_copy("ema", Holder(), {"w": torch.zeros(MIB)}) is None
