@@ -43,9 +43,11 @@ def saved(ranks: Ranks, tmp_path: Path) -> Root:
 def _load(
     ranks: Ranks, root: Root, change: str = "", *, num: int = 2, kind: str = "ddp", step: int | None = None
 ) -> Any:
-    """What all ranks say, which is the same; on each of them `change` has been done before."""
-    answers = ranks.answers(num, root.path, LOAD.replace("CHANGE", change), kind=kind, step=step)
+    """What all ranks say, which is the same; on each of them `change` has been done before. Rank 0 alone warns."""
+    outcomes = ranks.run(num, root.path, LOAD.replace("CHANGE", change), kind=kind, step=step)
+    answers = [outcome.get("answer", outcome) for outcome in outcomes]
     assert all(answer == answers[0] for answer in answers), answers
+    assert all(not outcome["log"] for outcome in outcomes[1:])
     return answers[0]
 
 
