@@ -12,8 +12,9 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from rampmeter.belonging import DATA_WORDS
 from rampmeter.provenance import Provenance
-from rampmeter.state import DATA_WORDS, has_data_position
+from rampmeter.state import has_data_position
 
 _log = logging.getLogger("rampmeter")
 

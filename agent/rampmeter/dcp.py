@@ -9,22 +9,23 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future as ThreadFuture
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.metadata import (
     BytesStorageMetadata,
     Metadata,
+    MetadataIndex,
     StorageMeta,
     TensorStorageMetadata,
 )
-from torch.distributed.checkpoint.planner import LoadPlan, SavePlan, SavePlanner, WriteItem, WriteItemType
+from torch.distributed.checkpoint.planner import SavePlan, SavePlanner, WriteItem, WriteItemType
 from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
@@ -33,10 +34,10 @@ from torch.distributed.checkpoint.state_dict import (
     set_model_state_dict,
     set_optimizer_state_dict,
 )
-from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
 from torch.distributed.checkpoint.state_dict_saver import AsyncSaveResponse, async_save
 from torch.distributed.checkpoint.stateful import Stateful
 from torch.distributed.checkpoint.storage import WriteResult
+from torch.distributed.tensor import DTensor
 from torch.futures import Future
 
 from rampmeter.commit import WrittenFile
@@ -49,14 +50,17 @@ from rampmeter.hashing import HashedFile
 from rampmeter.layout import METADATA_NAME
 from rampmeter.manifest import Manifest
 from rampmeter.metered_fs import MeteredFileSystem
+from rampmeter.statekeys import LEAD, RESERVED
 from rampmeter.throttle import Throttle
 from rampmeter.verification import ByteRange, Verifier
 
 __all__ = [
     "BytesStorageMetadata",
     "CheckedSavePlanner",
+    "DTensor",
     "Metadata",
     "MeteredWriter",
+    "PlannedLoad",
     "ReusedStager",
     "StateDictOptions",
     "Stateful",
@@ -66,7 +70,8 @@ __all__ = [
     "ends_group",
     "get_model_state_dict",
     "get_optimizer_state_dict",
-    "load",
+    "is_plain",
+    "local_part",
     "metered",
     "metered_writer",
     "set_model_state_dict",
@@ -241,13 +246,16 @@ def metered_writer(
 class CheckedSavePlanner(DefaultSavePlanner):
     """Looks at the staged values while planning: a NaN is found before any byte is written.
 
-    `before_plan` is called first thing on the flush thread.
+    `before_plan` is called first thing on the flush thread. Every rank checks all that it holds, its own shards of
+    DTensors, whether or not it will be the one that writes it. Of what is no tensor, and of the tensors that the state
+    dict names under `LEAD`, the copy of the lowest rank counts; torch would take that of any rank.
     """
 
     def __init__(self, *, check: bool = True, before_plan: Callable[[], object] = lambda: None) -> None:
         super().__init__()
         self._check = check
         self._before_plan = before_plan
+        self._lead: frozenset[tuple[Any, ...]] = frozenset()
         self.unchecked: list[str] = []
 
     def set_up_planner(
@@ -257,6 +265,10 @@ class CheckedSavePlanner(DefaultSavePlanner):
         is_coordinator: bool = False,
     ) -> None:
         self._before_plan()
+        own = dict(state_dict.get(RESERVED, {}))
+        self._lead = frozenset(own.pop(LEAD, ()))
+        if own:
+            state_dict = {**state_dict, RESERVED: own}
         super().set_up_planner(state_dict, storage_meta, is_coordinator)
 
     def create_local_plan(self) -> SavePlan:
@@ -269,26 +281,74 @@ class CheckedSavePlanner(DefaultSavePlanner):
                 self.unchecked.append(item.index.fqn)
         return plan
 
+    def create_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
+        """Runs on the coordinator rank, with the plans of all ranks."""
+        planned: set[MetadataIndex] = set()
+        kept = []
+        for plan in all_plans:
+            items = [item for item in plan.items if item.index not in planned]
+            kept.append(replace(plan, items=items))
+            planned |= {item.index for item in items if self._leads(item)}
+        return super().create_global_plan(kept)
+
+    def _leads(self, item: WriteItem) -> bool:
+        path = cast("dict[str, tuple[Any, ...]]", self.mappings).get(item.index.fqn)
+        return item.type == WriteItemType.BYTE_IO or path in self._lead
+
+    def finish_plan(self, new_plan: SavePlan) -> SavePlan:
+        """What another rank writes, another rank names as unchecked."""
+        plan = super().finish_plan(new_plan)
+        written = {item.index.fqn for item in plan.items}
+        self.unchecked = [name for name in self.unchecked if name in written]
+        return plan
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether all of its values are here: no DTensor, nor another kind that may be spread over ranks."""
+    return type(tensor) in (torch.Tensor, torch.nn.Parameter)
+
+
+def local_part(tensor: torch.Tensor) -> torch.Tensor:
+    """What this rank holds of it."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
 
 class VerifiedReader(FileSystemReader):
-    """Reads only what was verified: `.metadata` before it is unpickled, shards before a tensor is touched."""
+    """Reads one checkpoint: `.metadata` is verified before it is unpickled, shards by whom `verifier` is asked to."""
 
     def __init__(self, directory: Path, manifest: Manifest) -> None:
         super().__init__(directory)
-        self._verifier = Verifier(directory, manifest)
+        self.manifest = manifest
+        self.verifier = Verifier(directory, manifest)
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
-        self._verifier.verify_file(METADATA_NAME)
+        self.verifier.verify_file(METADATA_NAME)
         return super().read_metadata(*args, **kwargs)
 
-    def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
-        ranges: dict[str, list[ByteRange]] = {}
-        for item in plan.items:
-            place = self.storage_data[item.storage_index]
+
+class PlannedLoad:
+    """What one rank will read into `state_dict`, in place. Making it reads nothing; runs no collective."""
+
+    def __init__(self, state_dict: dict[str, Any], reader: VerifiedReader, metadata: Metadata) -> None:
+        self._reader = reader
+        self._planner = DefaultLoadPlanner()
+        self._planner.set_up_planner(state_dict, metadata)
+        reader.set_up_storage_reader(metadata, is_coordinator=False)
+        self._plan = self._planner.create_local_plan()
+
+    @property
+    def ranges(self) -> dict[str, list[ByteRange]]:
+        """The parts of each file that it reads: to be verified before."""
+        found: dict[str, list[ByteRange]] = {}
+        for item in self._plan.items:
+            place = self._reader.storage_data[item.storage_index]
             part = ByteRange(offset_bytes=place.offset, num_bytes=place.length)
-            ranges.setdefault(place.relative_path, []).append(part)
-        self._verifier.verify_ranges(ranges)
-        return super().prepare_local_plan(plan)
+            found.setdefault(place.relative_path, []).append(part)
+        return found
+
+    def read(self) -> None:
+        """Read it; what an error leaves is half read."""
+        self._reader.read_data(self._planner.finish_plan(self._plan), self._planner).wait()
 
 
 class ReusedStager(DefaultStager):
@@ -335,14 +395,6 @@ def start_save(
     if isinstance(response, AsyncSaveResponse):
         return response.upload_completion
     return response
-
-
-def load(state_dict: dict[str, Any], reader: FileSystemReader, *, single_process: bool) -> None:
-    """Load into `state_dict` in place; raises what a rank raised, not DCP's wrapping of it."""
-    try:
-        dcp_load(state_dict, storage_reader=reader, no_dist=single_process)
-    except CheckpointException as error:
-        raise cause_of(error) from error
 
 
 def cause_of(error: BaseException) -> BaseException:

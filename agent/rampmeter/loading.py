@@ -1,182 +1,189 @@
-"""Puts a verified checkpoint back into the user's state.
+"""Puts a verified checkpoint back into the user's state, on all ranks of a job together.
 
-Two rounds: first everything that needs fresh memory (plain values, Stateful objects, our own parts), then modules and
-optimizers in place. Names and shapes are compared before the first round and bytes are verified before each, so the
-user's objects are untouched until the whole checkpoint was found to fit.
+Names and shapes are compared first, on every rank. Then the blocks that any rank is about to read are verified, each by
+one rank. Only then is anything read: what needs fresh memory (plain values, Stateful objects, our own parts), and last
+modules and optimizers in place. So the user's objects are untouched until the whole checkpoint was found to fit
+everywhere. The ranks agree after each of these, and no collective of torch's own runs in between.
 """
 
 import itertools
 import logging
 from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
 from rampmeter import dcp
+from rampmeter.belonging import SavedParts, Source
+from rampmeter.blocks import BlockMap, share_out
 from rampmeter.core.errors import RestoreError
-from rampmeter.state import (
-    FROZEN,
-    RESERVED,
-    RNG,
-    State,
-    apply_rng,
-    as_metadata_paths,
-    assign,
-    has_tensors,
-    owner_of,
-    resolve,
-    rng_key,
-    thaw,
+from rampmeter.freezing import thaw
+from rampmeter.layout import METADATA_NAME
+from rampmeter.ranks.peers import Peers
+from rampmeter.rng import apply_rng
+from rampmeter.state import State, as_metadata_paths, assign, has_tensors, owner_of, resolve
+from rampmeter.statekeys import FROZEN, OWN, RESERVED, RNG, rank_key, rank_of
+from rampmeter.targets import (
+    Path,
+    Paths,
+    check_keys,
+    check_shape,
+    dtensor_at,
+    live_content,
+    target_of,
+    template,
 )
 
 _log = logging.getLogger("rampmeter")
-_MAX_NAMED = 5
-
-Paths = dict[tuple[Any, ...], Any]
 
 
-def load_state(
-    state: State, reader: dcp.VerifiedReader, *, rank: int = 0, single_process: bool = True
-) -> dict[str, Any]:
-    """Fill `state`; returns its plain values (for states that a callable made).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """`values` are the state's plain values; `is_whole` says whether all bytes of the checkpoint were verified."""
 
-    CorruptCheckpoint or RestoreError if bytes, names or shapes do not fit; then nothing was touched.
+    values: dict[str, Any]
+    is_whole: bool
+
+
+def load_state(state: State, reader: dcp.VerifiedReader, peers: Peers) -> Loaded:
+    """Fill `state`, on all ranks of `peers`, which call this together.
+
+    CorruptCheckpoint or RestoreError, the same on all ranks, if bytes, names or shapes do not fit on any of them; then
+    nothing was touched.
     """
-    parts = resolve(state)
-    saved = as_metadata_paths(reader.read_metadata())
-    frozen_keys = {path[2] for path in saved if path[:2] == (RESERVED, FROZEN)}
-    _check_keys(parts, {path[0] for path in saved} - {RESERVED} | frozen_keys)
-    in_place = {
-        key: value
-        for key, value in parts.items()
-        if isinstance(value, nn.Module | Optimizer) and key not in frozen_keys
-    }
-    for key, value in parts.items():
-        if isinstance(value, torch.Tensor):
-            _check_shape(key, saved.get((key,)), value)
-    targets = {key: _target(key, value, parts, saved) for key, value in in_place.items()}
-    fresh = _fresh_target(saved, without=in_place.keys(), rank=rank)
-    dcp.load(fresh, reader, single_process=single_process)
-    own = fresh.pop(RESERVED, {})  # an adopted checkpoint has none
-    contents = fresh | {key: thaw(content) for key, content in own.get(FROZEN, {}).items()}
-    if targets:
-        dcp.load(targets, reader, single_process=single_process)
-    _apply(parts, contents | targets)
-    _apply_own_rng(own, rank)
-    return _assign_plain(parts, contents)
+    load = peers.agree(lambda: _Load(state, reader, peers))
+    is_whole = _verify(reader, load.bitmap, peers)
+    peers.agree(load.fresh.read)
+    peers.agree(load.in_place.read)
+    values = peers.agree(load.hand_over)
+    if peers.rank == 0:
+        load.tell_loss()
+    return Loaded(values=values, is_whole=is_whole)
 
 
-def _check_keys(parts: Mapping[str, Any], saved_keys: set[str]) -> None:
-    missing = sorted(set(parts) - saved_keys)
-    unexpected = sorted(saved_keys - set(parts))
-    if missing or unexpected:
-        raise RestoreError(_mismatch("the state", missing, unexpected))
+def _verify(reader: dcp.VerifiedReader, bitmap: bytes, peers: Peers) -> bool:
+    """Each block that a rank needs, by one of the ranks that do; whether that was all of the checkpoint."""
+    blocks = BlockMap(reader.manifest)
+    owners = share_out(peers.gather(bitmap), blocks.sizes_bytes)
+    mine = blocks.named(np.flatnonzero(owners == peers.rank).tolist())
+    peers.agree(lambda: reader.verifier.verify_blocks(mine, is_pointless=lambda: peers.has_failed))
+    not_needed = blocks.named(np.flatnonzero(owners < 0).tolist())
+    return not_needed.keys() <= {METADATA_NAME}  # which each rank has verified for itself
 
 
-def _mismatch(what: str, missing: list[str], unexpected: list[str]) -> str:
-    parts = []
-    if missing:
-        parts.append(f"not in the checkpoint: {_named(missing)}")
-    if unexpected:
-        parts.append(f"only in the checkpoint: {_named(unexpected)}")
-    return f"{what} does not match the checkpoint ({'; '.join(parts)})"
+class _Load:
+    """What one rank will read, and where it goes. Made without reading more than the metadata."""
+
+    def __init__(self, state: State, reader: dcp.VerifiedReader, peers: Peers) -> None:
+        self._manifest = reader.manifest
+        self._peers = peers
+        self._parts = parts = resolve(state)
+        metadata = reader.read_metadata()
+        paths = as_metadata_paths(metadata)
+        self._saved = saved = _saved_parts(paths, self._manifest.world_size)
+        check_keys(parts, set(saved.keys))
+        self._sources = {key: saved.source(key, value, peers.rank) for key, value in parts.items()}
+        for key, value in parts.items():
+            if isinstance(value, torch.Tensor):
+                check_shape(key, paths.get((key,)), value)
+        self._targets = {
+            key: target_of(key, value, parts, paths)
+            for key, value in parts.items()
+            if isinstance(value, nn.Module | Optimizer) and (RESERVED, FROZEN, key) not in paths
+        }
+        self._fresh = self._fresh_target(paths)
+        self.fresh = dcp.PlannedLoad(self._fresh, reader, metadata)
+        self.in_place = dcp.PlannedLoad(self._targets, reader, metadata)
+        self.bitmap = self._bitmap(reader)
+
+    def _bitmap(self, reader: dcp.VerifiedReader) -> bytes:
+        fresh, in_place = self.fresh.ranges, self.in_place.ranges
+        ranges = {name: fresh.get(name, []) + in_place.get(name, []) for name in fresh | in_place}
+        return BlockMap(self._manifest).bitmap(reader.verifier.touched(ranges))
+
+    def _fresh_target(self, paths: Paths) -> dict[str, Any]:
+        wanted = {path: item for path, item in paths.items() if self._wants(path)}
+        live = {
+            key: live_content(value) for key, value in self._parts.items() if self._needs_live(key, wanted)
+        }
+        return template(wanted, like=lambda path: dtensor_at(live, path))
+
+    def _wants(self, path: Path) -> bool:
+        """Whether this is read into fresh memory here."""
+        if path[0] != RESERVED:
+            return path[0] not in self._targets and self._sources[path[0]] is Source.SHARED
+        if path[1] == RNG:
+            return bool(path[2] == rank_key(self._peers.rank))
+        if path[1] == FROZEN:
+            return self._sources[path[2]] is Source.SHARED
+        if path[1] == OWN:
+            return bool(path[2] == self._own_key(path[3]))
+        return True
+
+    def _own_key(self, key: str) -> str | None:
+        """The rank whose own copy of this part is read here, as its key."""
+        ranks = {Source.OWN: self._peers.rank, Source.RANK_0: 0}
+        rank = ranks.get(self._sources.get(key, Source.NONE))
+        return None if rank is None else rank_key(rank)
+
+    def _needs_live(self, key: str, wanted: Paths) -> bool:
+        """An object's state is only asked for where it may hold DTensors: to be asked may change it."""
+        return self._peers.world_size > 1 and any(
+            path[0] == key and isinstance(item, dcp.TensorStorageMetadata) for path, item in wanted.items()
+        )
+
+    def hand_over(self) -> dict[str, Any]:
+        """Give each object what was read for it. An error names the part; those before it are already loaded."""
+        own = self._fresh.pop(RESERVED, {})  # an adopted checkpoint has none
+        mine = own.get(OWN, {}).values()
+        frozen = itertools.chain(own.get(FROZEN, {}).items(), *(copies.items() for copies in mine))
+        contents = self._fresh | {key: thaw(content) for key, content in frozen} | self._targets
+        given = {key: value for key, value in self._parts.items() if self._sources[key] is not Source.NONE}
+        for key, value in given.items():
+            try:
+                _apply_one(key, value, self._parts, contents[key])
+            except Exception as error:
+                raise RestoreError(f"state[{key!r}] refused what was saved for it: {error}") from error
+        random_state = own.get(RNG, {}).get(rank_key(self._peers.rank))
+        if random_state is not None:
+            apply_rng(random_state)
+        return _assign_plain(self._parts, contents)
+
+    def tell_loss(self) -> None:
+        """Say once, for all ranks, what is not as it was at the save."""
+        loss = self._saved.loss(self._parts, self._peers.world_size)
+        if loss is not None:
+            _log.warning(
+                "step %d was saved by %s and is loaded by %d: tensors are equal; %s",
+                self._manifest.step,
+                _ranks(self._manifest.world_size),
+                self._peers.world_size,
+                loss,
+            )
 
 
-def _named(names: list[str]) -> str:
-    rest = len(names) - _MAX_NAMED
-    return ", ".join(names[:_MAX_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+def _ranks(count: int) -> str:
+    return f"{count} rank" if count == 1 else f"{count} ranks"
 
 
-def _target(key: str, value: nn.Module | Optimizer, parts: Mapping[str, Any], saved: Paths) -> Any:
-    own = {path[1:]: item for path, item in saved.items() if path[0] == key}
-    if isinstance(value, nn.Module):
-        return _module_target(key, value, own)
-    return _optimizer_target(key, owner_of(key, value, parts), own)
-
-
-def _module_target(key: str, module: nn.Module, saved: Paths) -> dict[str, Any]:
-    """The module's own tensors, to be loaded in place."""
-    live = dcp.get_model_state_dict(module) if has_tensors(module) else {}
-    names = {path[0] for path in saved}
-    missing, unexpected = sorted(set(live) - names), sorted(names - set(live))
-    if missing or unexpected:
-        raise RestoreError(_mismatch(f"module state[{key!r}]", missing, unexpected))
-    target = _template(saved)
-    for name, value in live.items():
-        if isinstance(value, torch.Tensor):
-            _check_shape(f"{key}.{name}", saved.get((name,)), value)
-            target[name] = value
-    return target
-
-
-def _check_shape(name: str, item: Any, tensor: torch.Tensor) -> None:
-    found = list(item.size) if isinstance(item, dcp.TensorStorageMetadata) else None
-    if found != list(tensor.shape):
-        raise RestoreError(f"tensor {name} has shape {found} in the checkpoint and {list(tensor.shape)} here")
-
-
-def _optimizer_target(key: str, owner: nn.Module, saved: Paths) -> dict[str, Any]:
-    """Fresh tensors like the parameters they belong to: an optimizer that never stepped has none to load into."""
-    parameters = {
-        name: parameter
-        for name, parameter in dcp.get_model_state_dict(owner).items()
-        if isinstance(parameter, torch.Tensor)
-    }
-    unexpected = sorted({path[1] for path in saved if path[0] == "state"} - set(parameters))
-    if unexpected:
-        raise RestoreError(_mismatch(f"optimizer state[{key!r}]", [], unexpected))
-    return _template(saved, like=parameters)
-
-
-def _template(saved: Paths, like: Mapping[str, torch.Tensor] | None = None) -> dict[str, Any]:
-    """A nested dict (and lists) of the saved structure with empty tensors, to be loaded into."""
-    root: dict[str, Any] = {}
-    for path, item in saved.items():
-        container: Any = root
-        for key, following in itertools.pairwise(path):
-            container = _child(container, key, [] if isinstance(following, int) else {})
-        parameter = (like or {}).get(path[1]) if len(path) > 1 else None
-        _child(container, path[-1], _empty(item, parameter))
-    return root
-
-
-def _child(container: Any, key: Any, value: Any) -> Any:
-    """The child at `key`, put there if it is not there yet; lists grow as needed."""
-    if isinstance(container, list):
-        container.extend([None] * (key + 1 - len(container)))
-        if container[key] is None:
-            container[key] = value
-    else:
-        container.setdefault(key, value)
-    return container[key]
-
-
-def _empty(item: Any, parameter: torch.Tensor | None) -> torch.Tensor | None:
-    if not isinstance(item, dcp.TensorStorageMetadata):
-        return None
-    if parameter is not None and parameter.shape == item.size:
-        return torch.empty_like(parameter, dtype=item.properties.dtype)
-    return torch.empty(item.size, dtype=item.properties.dtype)
-
-
-def _fresh_target(saved: Paths, *, without: Any, rank: int) -> dict[str, Any]:
-    wanted = {
-        path: item
-        for path, item in saved.items()
-        if path[0] not in without and (path[:2] != (RESERVED, RNG) or path[2] == rng_key(rank))
-    }
-    return _template(wanted)
-
-
-def _apply(parts: Mapping[str, Any], contents: Mapping[str, Any]) -> None:
-    """Hand each object its part. An error here names the part; those before it are already loaded."""
-    for key, value in parts.items():
-        try:
-            _apply_one(key, value, parts, contents[key])
-        except Exception as error:
-            raise RestoreError(f"state[{key!r}] refused what was saved for it: {error}") from error
+def _saved_parts(paths: Paths, world_size: int) -> SavedParts:
+    own: dict[int, set[str]] = {}
+    for path in paths:
+        if path[:2] == (RESERVED, OWN):
+            own.setdefault(rank_of(path[2]), set()).add(path[3])
+    return SavedParts(
+        shared=frozenset(
+            {path[0] for path in paths} - {RESERVED}
+            | {path[2] for path in paths if path[:2] == (RESERVED, FROZEN)}
+        ),
+        own={rank: frozenset(keys) for rank, keys in own.items()},
+        rng=frozenset(rank_of(path[2]) for path in paths if path[:2] == (RESERVED, RNG)),
+        world_size=world_size,
+    )
 
 
 def _apply_one(key: str, value: Any, parts: Mapping[str, Any], content: Any) -> None:
@@ -192,14 +199,6 @@ def _apply_one(key: str, value: Any, parts: Mapping[str, Any], content: Any) -> 
 
 def _by_name(optimizer_state: Mapping[Any, Any]) -> bool:
     return all(isinstance(key, str) for key in optimizer_state)
-
-
-def _apply_own_rng(own: Mapping[str, Any], rank: int) -> None:
-    content = own.get(RNG, {}).get(rng_key(rank))
-    if content is None:
-        _log.warning("the checkpoint has no random state for rank %d: it keeps the one it started with", rank)
-        return
-    apply_rng(content)
 
 
 def _assign_plain(parts: Mapping[str, Any], contents: Mapping[str, Any]) -> dict[str, Any]:

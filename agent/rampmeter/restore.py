@@ -2,20 +2,25 @@
 
 Order is (attempt, step), newest first; the pointer is only a hint and decides nothing. What is damaged is skipped with
 a reason and the one before is taken; what was asked for by step is never replaced. "Not permitted" and "damaged" are
-never taken for "nothing there": training must not start at 0 because a disk was away.
+never taken for "nothing there": training must not start at 0 because a disk was away. Of several ranks rank 0 alone
+looks; all try what it says, and what is damaged for one is damaged for all.
 """
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import torch.distributed as dist
 
 from rampmeter import dcp
 from rampmeter.core.errors import CorruptCheckpoint, ForeignCheckpoints, RestoreError
 from rampmeter.layout import Root, StepName
 from rampmeter.loading import load_state
-from rampmeter.manifest import check_identity, read_manifest
+from rampmeter.manifest import Manifest, check_identity, read_manifest
 from rampmeter.marks import note_proven
+from rampmeter.ranks.peers import Peers
 from rampmeter.state import State
 from rampmeter.verification import Verifier
 
@@ -42,43 +47,65 @@ def restore(
     *,
     step: int | None = None,
     fresh: bool = False,
-    world_size: int = 1,
+    group: dist.ProcessGroup | None = None,
 ) -> RestoredCheckpoint | None:
     """Load the newest whole checkpoint into `state`, or exactly `step`; None if there is none at all.
 
     RestoreError (or one of its kinds) if checkpoints exist but none can be loaded, if `step` cannot be, or if the
     state does not fit. `fresh` ignores checkpoints of other writers in the root.
+
+    All ranks of `group` (gloo; None = a process that is alone) call this together and get the same answer or the same
+    error. The `step` and `fresh` of rank 0 count. The group is used for nothing else meanwhile.
     """
     root = root if isinstance(root, Root) else Root(root)
-    candidates = _candidates(root, step, fresh=fresh)
-    skipped: list[str] = []
-    num_damaged = 0
+    peers = Peers(group)
+    skips = _Skips(peers)
+    step, candidates = peers.from_first(lambda: (step, _candidates(root, step, fresh=fresh)))
     for name in candidates:
         try:
-            if not root.is_committed(name):
-                skipped.append(_note_skip(name, "it was never committed"))
+            if not peers.from_first(partial(root.is_committed, name)):
+                skips.add(name, "it was never committed")
                 continue
-            values = _load(root, name, state, world_size)
+            values = _load(root, name, state, peers)
         except (CorruptCheckpoint, OSError) as error:
-            if isinstance(error, CorruptCheckpoint):
+            if isinstance(error, CorruptCheckpoint) and peers.rank == 0:
                 note_proven(root.directory(name), whole=False)
             if step is not None:
                 raise _explicit(name, error) from error
-            skipped.append(_note_skip(name, str(error)))
-            num_damaged += 1
+            skips.add_damaged(name, str(error))
         else:
             return RestoredCheckpoint(
                 step=name.step,
                 directory=str(name),
-                skipped=tuple(skipped),
-                rolled_back=step is not None and _is_passed(root, name),
+                skipped=tuple(skips.reasons),
+                rolled_back=step is not None and peers.from_first(partial(_is_passed, root, name)),
                 values=values,
             )
     if step is not None:
         raise RestoreError(f"no committed checkpoint of step {step} in {root.path}")
-    if num_damaged:
-        raise CorruptCheckpoint(f"no checkpoint in {root.path} can be loaded: {'; '.join(skipped)}")
+    if skips.num_damaged:
+        raise CorruptCheckpoint(f"no checkpoint in {root.path} can be loaded: {'; '.join(skips.reasons)}")
     return None
+
+
+class _Skips:
+    """Why checkpoints are not taken. The same on all ranks; rank 0 says it."""
+
+    def __init__(self, peers: Peers) -> None:
+        self._peers = peers
+        self.reasons: list[str] = []
+        self.num_damaged = 0
+
+    def add(self, name: StepName, why: str) -> None:
+        reason = f"skipped step {name.step} ({name}): {why}"
+        self.reasons.append(reason)
+        if self._peers.rank == 0:
+            _log.warning("%s", reason)
+
+    def add_damaged(self, name: StepName, why: str) -> None:
+        """One that was committed: it is no start from nothing."""
+        self.add(name, why)
+        self.num_damaged += 1
 
 
 def _candidates(root: Root, step: int | None, *, fresh: bool) -> list[StepName]:
@@ -105,29 +132,21 @@ def _is_passed(root: Root, name: StepName) -> bool:
     return newest.step > name.step
 
 
-def _load(root: Root, name: StepName, state: State, world_size: int) -> dict[str, Any]:
+def _load(root: Root, name: StepName, state: State, peers: Peers) -> dict[str, Any]:
     directory = root.directory(name)
+    manifest = peers.from_first(lambda: _manifest_of(directory, name))
+    loaded = load_state(state, dcp.VerifiedReader(directory, manifest), peers)
+    if loaded.is_whole and peers.rank == 0:
+        note_proven(directory, whole=True)
+    return loaded.values
+
+
+def _manifest_of(directory: Path, name: StepName) -> Manifest:
+    """Its manifest; all files that it lists are there with their sizes."""
     manifest = read_manifest(directory)
     check_identity(manifest, name)
     Verifier(directory, manifest).verify_sizes()
-    if manifest.world_size != world_size:
-        _log.warning(
-            "step %d was saved by %d ranks and is loaded by %d: tensors are equal, random states are not",
-            name.step,
-            manifest.world_size,
-            world_size,
-        )
-    reader = dcp.VerifiedReader(directory, manifest)
-    values = load_state(state, reader, single_process=world_size == 1)
-    if manifest.world_size == world_size == 1:  # then all of it was read
-        note_proven(directory, whole=True)
-    return values
-
-
-def _note_skip(name: StepName, why: str) -> str:
-    reason = f"skipped step {name.step} ({name}): {why}"
-    _log.warning("%s", reason)
-    return reason
+    return manifest
 
 
 def _explicit(name: StepName, error: Exception) -> RestoreError:

@@ -1,4 +1,4 @@
-"""How many bytes a state has, from its tensors alone: the cold-start figure before a save has told."""
+"""How many bytes a state has, from its tensors alone: the cold-start figures before a save has told."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,15 +7,31 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from rampmeter import dcp
 from rampmeter.state import State, resolve
 
 
 def tensor_bytes(state: State) -> int:
-    """Bytes of all tensors in the state; an optimizer that has not stepped yet has none."""
-    return sum(t.numel() * t.element_size() for value in resolve(state).values() for t in _tensors(value))
+    """Bytes of all tensors in the checkpoint of the whole job; an optimizer that has not stepped yet has none."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in _tensors(state))
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
+def staged_bytes(state: State) -> int:
+    """Bytes of memory that this rank needs for its copy of the state.
+
+    Of a DTensor that is its shard; of a view the whole memory behind it, and of memory that several tensors share no
+    more than once: so does torch's stager.
+    """
+    storages = (dcp.local_part(tensor).untyped_storage() for tensor in _tensors(state))
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
+
+
+def _tensors(state: State) -> Iterator[torch.Tensor]:
+    for value in resolve(state).values():
+        yield from _tensors_of(value)
+
+
+def _tensors_of(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, nn.Module):

@@ -2,32 +2,29 @@
 
 A state is a dict of modules, optimizers, Stateful objects, tensors and plain values, or a callable that returns one.
 Tensors stay references (the stager copies them); everything else is copied here and now, so that nothing that training
-does later can tear the snapshot. This module never writes into the user's objects; `loading` does.
+does later can tear the snapshot. What belongs to which rank is decided in `belonging`. This module never writes into
+the user's objects; `loading` does.
 """
 
 import copy
-import io
 import itertools
-import pickle
-import random
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any, TypeAlias, cast
 
-import numpy as np
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
 from rampmeter import dcp
+from rampmeter.belonging import is_data_position, is_split, own_copy, tensors_in
 from rampmeter.core.errors import ConfigError
+from rampmeter.freezing import freeze
+from rampmeter.rng import capture_rng
+from rampmeter.statekeys import FROZEN, LEAD, OWN, RESERVED, RNG, rank_key
 
 State: TypeAlias = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 
-RESERVED = "rampmeter"  # the key under which our own parts stand
-FROZEN = "frozen"  # values that DCP would not give back as they were, as bytes
-RNG = "rng"
 _MAX_PLAIN_LEAVES = 64  # each leaf is an item of its own in the checkpoint
-DATA_WORDS = ("loader", "sampler", "dataset", "data")
 
 
 def resolve(state: State) -> Mapping[str, Any]:
@@ -50,29 +47,75 @@ def _called(state: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
         raise ConfigError(f"the function given as state failed: {type(error).__name__}: {error}") from error
 
 
-def snapshot(state: State, *, step: int, rank: int = 0) -> dict[str, Any]:
-    """One state dict for DCP: live tensors and copied values. ConfigError names the part that cannot be saved."""
+def snapshot(state: State, *, step: int, rank: int = 0, world_size: int = 1) -> dict[str, Any]:
+    """One state dict for DCP: live tensors and copied values. ConfigError names the part that cannot be saved.
+
+    Of `world_size` ranks each stores what `belonging` says; rank 0 alone everything that is neither split nor its own.
+    """
     parts = resolve(state)
     result: dict[str, Any] = {}
     frozen: dict[str, bytes] = {}
+    own: dict[str, bytes] = {}
+    lead: list[tuple[str, str]] = []
     for key, value in parts.items():
         content = content_of(key, value, parts)
-        if _survives_flattening(content):
-            result[key] = _copy_values(key, content)
+        copied = own_copy(key, value, content) if world_size > 1 else None
+        if copied is not None:
+            own[key] = copied
+        elif _survives_flattening(content):
+            if rank == 0 or is_split(value, content):
+                result[key] = _copy_values(key, content)
+            if rank == 0 and world_size > 1:
+                lead += [(key, name) for name in _buffers(value, content)]
         else:
-            frozen[key] = freeze(key, content)
-    result[RESERVED] = {"step": step, RNG: {rng_key(rank): capture_rng()}, FROZEN: frozen}
+            _refuse_sharded(key, content)
+            if rank == 0:
+                frozen[key] = freeze(key, content)
+    result[RESERVED] = _own_parts(step, rank, frozen, own, lead)
     return result
 
 
+def _own_parts(
+    step: int, rank: int, frozen: dict[str, bytes], own: dict[str, bytes], lead: list[tuple[str, str]]
+) -> dict[str, Any]:
+    parts: dict[str, Any] = {RNG: {rank_key(rank): capture_rng()}}
+    if own:
+        parts[OWN] = {rank_key(rank): own}
+    if rank == 0:
+        parts |= {"step": step, FROZEN: frozen}
+    if lead:
+        parts[LEAD] = lead
+    return parts
+
+
+def _buffers(value: Any, content: Any) -> list[str]:
+    """The names of a module's plain tensors that are no parameters."""
+    if not isinstance(value, nn.Module):
+        return []
+    parameters = {_place(parameter) for parameter in value.parameters() if dcp.is_plain(parameter)}
+    return [
+        name
+        for name, tensor in content.items()
+        if isinstance(tensor, torch.Tensor) and dcp.is_plain(tensor) and _place(tensor) not in parameters
+    ]
+
+
+def _place(tensor: torch.Tensor) -> int:
+    """Where its memory begins: the same for a tensor and its detached alias."""
+    return tensor.untyped_storage().data_ptr()
+
+
+def _refuse_sharded(key: str, content: Any) -> None:
+    if any(isinstance(tensor, dcp.DTensor) for tensor in tensors_in(content)):
+        raise ConfigError(
+            f"state[{key!r}] holds sharded tensors beside empty dicts or under keys that are not strings: "
+            "give each of them a string as its key"
+        )
+
+
 def has_data_position(state: Mapping[str, Any]) -> bool:
-    """Whether some part looks like the position in the data: a Stateful loader, sampler or dataset by name."""
-    return any(
-        isinstance(value, dcp.Stateful)
-        and not isinstance(value, nn.Module | Optimizer)
-        and any(word in f"{key} {type(value).__name__}".lower() for word in DATA_WORDS)
-        for key, value in state.items()
-    )
+    """Whether some part looks like the position in the data."""
+    return any(is_data_position(key, value) for key, value in state.items())
 
 
 def content_of(key: str, value: Any, parts: Mapping[str, Any]) -> Any:
@@ -161,54 +204,6 @@ def _copy_values(key: str, content: Any) -> Any:
         return copy.deepcopy(content)
     except Exception as error:
         raise ConfigError(f"state[{key!r}] holds a {type(content).__name__} that cannot be copied") from error
-
-
-def freeze(key: str, content: Any) -> bytes:
-    """The value as bytes, tensors included. ConfigError names the part that cannot be pickled."""
-    buffer = io.BytesIO()
-    try:
-        torch.save(content, buffer)
-    except Exception as error:
-        raise ConfigError(f"state[{key!r}] cannot be saved: {error}") from error
-    return buffer.getvalue()
-
-
-def thaw(content: bytes) -> Any:
-    """What `freeze` took."""
-    return torch.load(io.BytesIO(content), weights_only=False)
-
-
-def rng_key(rank: int) -> str:
-    return f"rank{rank}"
-
-
-def capture_rng() -> bytes:
-    """The random state of Python, NumPy and torch on this rank, at this instant."""
-    state = {
-        "python": random.getstate(),
-        "numpy": np.random.get_state(),
-        "torch": torch.get_rng_state().numpy().tobytes(),
-        "cuda": [device.cpu().numpy().tobytes() for device in _cuda_states()],
-    }
-    return pickle.dumps(state)
-
-
-def apply_rng(content: bytes) -> None:
-    """Put the random state back. Devices that the checkpoint does not know keep theirs."""
-    state = pickle.loads(content)  # noqa: S301 - verified against the manifest before it gets here
-    random.setstate(state["python"])
-    np.random.set_state(state["numpy"])
-    torch.set_rng_state(_byte_tensor(state["torch"]))
-    for index, device_state in enumerate(state["cuda"][: len(_cuda_states())]):
-        torch.cuda.set_rng_state(_byte_tensor(device_state), index)
-
-
-def _cuda_states() -> list[torch.Tensor]:
-    return torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-
-
-def _byte_tensor(content: bytes) -> torch.Tensor:
-    return torch.frombuffer(bytearray(content), dtype=torch.uint8)
 
 
 def assign(target: Any, value: Any) -> Any:

@@ -14,6 +14,7 @@ from torch import nn
 from rampmeter.layout import Root
 from rampmeter.saving import Saver, SaveReport
 from rampmeter.throttle import Throttle
+from support.rank_programs import Ranks, rank_programs
 
 LIMIT_S = 60.0
 
@@ -67,6 +68,13 @@ class Run:
             self.sched.step()
             self.sampler.position += 1
             self.losses.append(float(loss.detach()))
+
+
+@pytest.fixture(scope="session")
+def ranks() -> Iterator[Ranks]:
+    """Runs programs of several ranks."""
+    with rank_programs() as programs:
+        yield programs
 
 
 @pytest.fixture

@@ -89,3 +89,18 @@ def test_unlisted_files_are_refused(checkpoint: Verifier) -> None:
     """A file that the manifest does not list cannot be verified."""
     with pytest.raises(CorruptCheckpoint, match="not listed"):
         checkpoint.verify_file("c")
+
+
+def test_what_ranges_touch_is_numbered_in_each_file(checkpoint: Verifier) -> None:
+    """A block is touched by its first byte as by its last."""
+    parts = [ByteRange(offset_bytes=999, num_bytes=2), ByteRange(offset_bytes=2400, num_bytes=100)]
+    assert checkpoint.touched({"a": parts, "b": []}) == {"a": {0, 1, 2}, "b": set()}
+
+
+def test_reading_ends_when_it_has_become_pointless(checkpoint: Verifier, tmp_path: Path) -> None:
+    """Damage that would have been found is not looked for any more; sizes still are."""
+    _flip(tmp_path / "a", 1500)
+    checkpoint.verify_blocks({"a": [1]}, is_pointless=lambda: True)
+    os.truncate(tmp_path / "b", 999)
+    with pytest.raises(CorruptCheckpoint, match="1 byte short"):
+        checkpoint.verify_blocks({"b": [0]}, is_pointless=lambda: True)

@@ -15,9 +15,23 @@ RampmeterError
     └── FormatTooNew         written by a newer major format: use a newer reader
 """
 
+from collections.abc import Mapping
+from typing import Any
+
+
+def _unpickled(
+    kind: "type[RampmeterError]", args: tuple[Any, ...], fields: Mapping[str, Any]
+) -> "RampmeterError":
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(fields)
+    return error
+
 
 class RampmeterError(Exception):
-    """Base of everything that this project raises on purpose."""
+    """Base of everything that this project raises on purpose. All of them can be pickled: ranks tell each other."""
+
+    def __reduce__(self) -> Any:
+        return _unpickled, (type(self), self.args, self.__dict__)
 
 
 class ConfigError(RampmeterError):

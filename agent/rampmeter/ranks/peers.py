@@ -1,0 +1,152 @@
+"""The ranks of a job doing one piece of work each, and going on only when all have done theirs.
+
+Every piece of work runs on the caller's thread; a thread beside it says twice a second whether it still runs. So a
+collective never waits longer than that for a rank that is alive, whatever the time-out of the group and however long a
+slow storage takes, and the failure of one rank is the failure of all, with the same error. Decides nothing about what
+is done. All ranks must make the same calls in the same order.
+"""
+
+import pickle
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar, cast
+
+import torch
+import torch.distributed as dist
+
+from rampmeter.core.errors import RestoreError
+
+_TICK_S = 0.5
+
+T = TypeVar("T")
+
+
+class Peers:
+    """All ranks of `group`, seen from this one; None = a process that is alone."""
+
+    def __init__(self, group: dist.ProcessGroup | None = None) -> None:
+        self._group = group
+        self.rank = 0 if group is None else dist.get_rank(group)
+        self.world_size = 1 if group is None else dist.get_world_size(group)
+        self._round: _Round | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether another rank has failed in the work that all are doing: to finish it has no use any more."""
+        return self._round is not None and self._round.has_failed
+
+    def agree(self, work: Callable[[], T]) -> T:
+        """What `work` gives on this rank, when it has succeeded on all of them.
+
+        If it failed on some, the error of the lowest of these is raised on every rank. RestoreError if the ranks lost
+        each other.
+        """
+        if self._group is None:
+            return work()
+        self._round = now = _Round(self._group, self.rank)
+        try:
+            result = work()
+        except Exception as error:
+            now.ends(error)
+            now.raise_failure(error)
+            raise
+        except BaseException:
+            now.ends(RestoreError("it was interrupted"))
+            raise
+        now.ends(None)
+        now.raise_failure(None)
+        return result
+
+    def from_first(self, work: Callable[[], T]) -> T:
+        """What `work` gives on rank 0, which alone does it; or its error."""
+        told = self.agree(lambda: work() if self.rank == 0 else None)
+        if self._group is None:
+            return cast(T, told)
+        box: list[Any] = [told]
+        with _together():
+            dist.broadcast_object_list(box, group=self._group, group_src=0)
+        return cast(T, box[0])
+
+    def gather(self, value: bytes) -> list[bytes]:
+        """The values of all ranks, by rank."""
+        if self._group is None:
+            return [value]
+        values: list[Any] = [None] * self.world_size
+        with _together():
+            dist.all_gather_object(values, value, group=self._group)
+        return values
+
+
+@contextmanager
+def _together() -> Iterator[None]:
+    """Around collectives: when a rank is gone they fail with what the network says."""
+    try:
+        yield
+    except RuntimeError as error:
+        what = str(error).split(". ")[0]  # gloo adds advice
+        raise RestoreError(f"the ranks of this job lost each other: {what}") from error
+
+
+class _Round:
+    """One piece of work of all ranks. Its thread runs all collectives, also when the work was left by Ctrl-C."""
+
+    def __init__(self, group: dist.ProcessGroup, rank: int) -> None:
+        self._group = group
+        self._rank = rank
+        self._done = threading.Event()
+        self._own: Exception | None = None
+        self._failure: Exception | None = None
+        self.has_failed = False
+        self._thread = threading.Thread(target=self._run, name="rampmeter-peers", daemon=True)
+        self._thread.start()
+
+    def ends(self, error: Exception | None) -> None:
+        """The work of this rank is over."""
+        self._own = error
+        self._done.set()
+
+    def raise_failure(self, own: Exception | None) -> None:
+        """Wait for the others; raise what all raise, if anything."""
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure from own
+
+    def _run(self) -> None:
+        try:
+            with _together():
+                while not self._is_over():
+                    pass
+                if self.has_failed:
+                    self._failure = self._lowest()
+        except Exception as error:
+            self.has_failed = True
+            self._failure = error
+
+    def _is_over(self) -> bool:
+        """Whether all ranks have done their work; asks for it at once when this one has, else in a while."""
+        self._done.wait(_TICK_S)
+        is_done = self._done.is_set()
+        has_failed = is_done and self._own is not None
+        num = torch.tensor([not is_done, has_failed], dtype=torch.int64, device="cpu")
+        dist.all_reduce(num, group=self._group)
+        self.has_failed = bool(num[1])
+        return not num[0]
+
+    def _lowest(self) -> Exception:
+        mine = None if self._own is None else _portable(self._own, self._rank)
+        failures: list[Any] = [None] * dist.get_world_size(self._group)
+        dist.all_gather_object(failures, mine, group=self._group)
+        return cast(Exception, pickle.loads(next(item for item in failures if item is not None)))  # noqa: S301 - ours
+
+
+def _portable(error: Exception, rank: int) -> bytes:
+    """As bytes from which every rank makes the same error; one of ours says which rank met it."""
+    if isinstance(error, RestoreError):
+        error = type(error)(f"{error} (rank {rank})")
+    try:
+        content = pickle.dumps(error)
+        pickle.loads(content)  # noqa: S301 - the bytes of the line above
+    except Exception:
+        return pickle.dumps(RestoreError(f"{type(error).__name__}: {error} (rank {rank})"))
+    return content
