@@ -5,8 +5,9 @@ Saving:
 * DTensors: each rank stores its shards. Parameters and the state of their optimizers: equal on all ranks, stored once.
 * Objects with a state_dict that hold no DTensor: each rank stores its own copy if the object is a position in the data
   (seen by its name), or takes at most 1 MiB; schedulers, scalers and generators are among these.
-* Everything else (plain values, plain tensors, larger objects, buffers of modules): rank 0's counts. So does DDP with
-  buffers at the next forward pass.
+* Everything else (plain values, plain tensors, larger objects, buffers of modules): where several ranks have the same
+  name, rank 0's counts. So does DDP with buffers at the next forward pass. A tensor that only some rank has is stored
+  as well.
 
 Restoring: a rank takes the copy of the rank of its own number. A rank that the checkpoint does not know takes rank
 0's, but of positions in the data and of random states none: it keeps those it started with. What was saved by ranks
@@ -114,9 +115,9 @@ def own_copy(key: str, value: Any, content: Any) -> bytes | None:
     return copy if is_position or len(copy) <= _SMALL_BYTES else None
 
 
-def is_split(value: Any, content: Any) -> bool:
-    """Whether more than rank 0 stores something of a part that belongs to no rank."""
-    return isinstance(value, nn.Module | Optimizer) or not all(map(dcp.is_plain, tensors_in(content)))
+def is_split(content: Any) -> bool:
+    """Whether a part has tensors that are spread over ranks."""
+    return not all(map(dcp.is_plain, tensors_in(content)))
 
 
 def tensors_in(content: Any) -> Iterable[torch.Tensor]:

@@ -222,11 +222,14 @@ class Checkpointer:
         """Load the newest whole checkpoint into `state` (or exactly `step`); its step, or None if there is none.
 
         Raises RestoreError if there are checkpoints but none can be loaded, ForeignCheckpoints if the root holds
-        another writer's and `fresh` is not said. Nothing is touched then.
+        another writer's and `fresh` is not said. Nothing is touched then. Many ranks call it together; a save in flight
+        is waited for.
         """
         taking = self._started
         begun_s = self._clock.now()
-        found = restoring.restore(self._root, state, step=step, fresh=fresh)
+        taking.settle()
+        group = self._crew.rank.group() if self._crew is not None else None
+        found = restoring.restore(self._root, state, step=step, fresh=fresh, group=group)
         if found is not None and taking.voice is not None:
             load_s = self._clock.now() - begun_s
             taking.voice.desk.restored(found.step, load_s=load_s, rolled_back=found.rolled_back)

@@ -247,8 +247,8 @@ class CheckedSavePlanner(DefaultSavePlanner):
     """Looks at the staged values while planning: a NaN is found before any byte is written.
 
     `before_plan` is called first thing on the flush thread. Every rank checks all that it holds, its own shards of
-    DTensors, whether or not it will be the one that writes it. Of what is no tensor, and of the tensors that the state
-    dict names under `LEAD`, the copy of the lowest rank counts; torch would take that of any rank.
+    DTensors, whether or not it will be the one that writes it. Of what is no tensor, of what rank 0 does not have, and
+    of the tensors that its state dict names under `LEAD`, the copy of the lowest rank counts; torch would take any.
     """
 
     def __init__(self, *, check: bool = True, before_plan: Callable[[], object] = lambda: None) -> None:
@@ -293,7 +293,7 @@ class CheckedSavePlanner(DefaultSavePlanner):
 
     def _leads(self, item: WriteItem) -> bool:
         path = cast("dict[str, tuple[Any, ...]]", self.mappings).get(item.index.fqn)
-        return item.type == WriteItemType.BYTE_IO or path in self._lead
+        return item.type == WriteItemType.BYTE_IO or path is None or path in self._lead
 
     def finish_plan(self, new_plan: SavePlan) -> SavePlan:
         """What another rank writes, another rank names as unchecked."""

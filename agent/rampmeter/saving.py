@@ -119,7 +119,7 @@ class Saver:
         parts = self._parts_of(state)
         for _ in range(2):
             before_s = self._clock.now()
-            self._stager.stage(snapshot(parts, step=0, rank=self._rank.number))
+            self._stager.stage(self._snapshot(parts, step=0))
         return self._clock.now() - before_s
 
     def begin(
@@ -217,7 +217,7 @@ class Saver:
             max_streams=save.max_streams,
         )
         upload = dcp.start_save(
-            snapshot(parts, step=save.name.step, rank=self._rank.number),
+            self._snapshot(parts, step=save.name.step),
             writer=writer,
             planner=dcp.CheckedSavePlanner(
                 check=self._check_finite,
@@ -239,6 +239,9 @@ class Saver:
         """One rank has failed: what all ranks still say to each other may take long, and no lease waits for it."""
         save.throttle.abort(FailReason.RANK_FAILED)
         self._tell_end(save, error)
+
+    def _snapshot(self, parts: Mapping[str, Any], *, step: int) -> dict[str, Any]:
+        return snapshot(parts, step=step, rank=self._rank.number, world_size=self._rank.num_ranks)
 
     def _parts_of(self, state: State) -> Mapping[str, Any]:
         parts = resolve(state)

@@ -50,23 +50,22 @@ def _called(state: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
 def snapshot(state: State, *, step: int, rank: int = 0, world_size: int = 1) -> dict[str, Any]:
     """One state dict for DCP: live tensors and copied values. ConfigError names the part that cannot be saved.
 
-    Of `world_size` ranks each stores what `belonging` says; rank 0 alone everything that is neither split nor its own.
+    Of `world_size` ranks each stores what `belonging` says.
     """
     parts = resolve(state)
     result: dict[str, Any] = {}
     frozen: dict[str, bytes] = {}
     own: dict[str, bytes] = {}
-    lead: list[tuple[str, str]] = []
+    lead: list[tuple[Any, ...]] = []
     for key, value in parts.items():
         content = content_of(key, value, parts)
         copied = own_copy(key, value, content) if world_size > 1 else None
         if copied is not None:
             own[key] = copied
         elif _survives_flattening(content):
-            if rank == 0 or is_split(value, content):
-                result[key] = _copy_values(key, content)
+            result[key] = _copy_values(key, content)
             if rank == 0 and world_size > 1:
-                lead += [(key, name) for name in _buffers(value, content)]
+                lead += _led_by_rank_0(key, value, content)
         else:
             _refuse_sharded(key, content)
             if rank == 0:
@@ -76,7 +75,7 @@ def snapshot(state: State, *, step: int, rank: int = 0, world_size: int = 1) -> 
 
 
 def _own_parts(
-    step: int, rank: int, frozen: dict[str, bytes], own: dict[str, bytes], lead: list[tuple[str, str]]
+    step: int, rank: int, frozen: dict[str, bytes], own: dict[str, bytes], lead: list[tuple[Any, ...]]
 ) -> dict[str, Any]:
     parts: dict[str, Any] = {RNG: {rank_key(rank): capture_rng()}}
     if own:
@@ -88,10 +87,27 @@ def _own_parts(
     return parts
 
 
-def _buffers(value: Any, content: Any) -> list[str]:
-    """The names of a module's plain tensors that are no parameters."""
-    if not isinstance(value, nn.Module):
+def _led_by_rank_0(key: str, value: Any, content: Any) -> list[tuple[Any, ...]]:
+    """The paths of the tensors of which rank 0's copy counts, where several ranks have one of this path."""
+    if isinstance(value, nn.Module):
+        return [(key, name) for name in _buffers(value, content)]
+    if isinstance(value, Optimizer) or is_split(content):
         return []
+    return [(key, *path) for path in _tensor_paths(content)]
+
+
+def _tensor_paths(content: Any) -> Iterator[tuple[Any, ...]]:
+    """Where tensors stand in nested dicts and lists."""
+    if isinstance(content, torch.Tensor):
+        yield ()
+    elif isinstance(content, Mapping | list):
+        items = content.items() if isinstance(content, Mapping) else enumerate(content)
+        for name, value in items:
+            yield from ((name, *path) for path in _tensor_paths(value))
+
+
+def _buffers(value: nn.Module, content: Any) -> list[str]:
+    """The names of a module's plain tensors that are no parameters."""
     parameters = {_place(parameter) for parameter in value.parameters() if dcp.is_plain(parameter)}
     return [
         name

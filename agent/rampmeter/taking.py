@@ -22,7 +22,7 @@ from rampmeter.ranks.jobflow import JobFlow
 from rampmeter.ranks.team import Wish
 from rampmeter.report import SaveReport
 from rampmeter.saving import Saver
-from rampmeter.sizing import tensor_bytes
+from rampmeter.sizing import staged_bytes, tensor_bytes
 from rampmeter.speaking import Spokesman
 from rampmeter.state import State
 from rampmeter.stepwatch import StepWatch
@@ -78,6 +78,10 @@ class Taking:
         self._settled.wait(settle_limit_s)
         if self._janitor is not None:
             self._janitor.close(settle_limit_s)
+
+    def settle(self) -> None:
+        """Wait for the save in flight: what ranks say to each other in a restore must not meet what they say in it."""
+        self._settled.wait()
 
     def look(self, num_bytes: int | None, tell: Tell) -> bool:
         """Whether a save can be made, as Lookout.look."""
@@ -218,7 +222,7 @@ class Taking:
     def warm_up(self, state: State) -> None:
         """Cold-start figures, and buffers that no save has to pay for. What fails here would fail in a save too."""
         try:
-            lacks = self._lookout.memory(self._need(tensor_bytes(state)))
+            lacks = self._lookout.memory(self._need(staged_bytes(state)))
             if lacks is None:
                 self._note_stall(self._saver.warm_up(state))
             else:

@@ -2,7 +2,7 @@
 
     torchrun --nproc-per-node 2 ddp_training.py ROOT LOSSES STEPS [COORDINATOR]
 
-Rank 0 appends `step loss` to the file LOSSES. `DIE_AT_STEP=n` ends rank 1 there like a crash, once.
+Rank 0 appends `step loss` to the file LOSSES. `DIE_AT_STEP=n` ends rank 1 there like a crash.
 """
 
 import logging
@@ -61,18 +61,11 @@ def main(root: str, losses: str, num_steps: str, coordinator: str | None = None)
             if rank == 0:
                 with Path(losses).open("a") as file:
                     file.write(f"{step} {loss.item().hex()}\n")
-            crash_once(rank, step, Path(root))
+            if rank == 1 and step == int(os.environ.get("DIE_AT_STEP", "-1")):
+                os._exit(1)  # like a node that is lost: no goodbye, nothing closed
             ckpt.step(step, state)
     dist.destroy_process_group()
     return ckpt.exit_code
-
-
-def crash_once(rank: int, step: int, root: Path) -> None:
-    """Like a node that is lost: no goodbye, nothing closed."""
-    mark = root / "has_died"
-    if rank == 1 and step == int(os.environ.get("DIE_AT_STEP", "-1")) and not mark.exists():
-        mark.touch()
-        os._exit(1)
 
 
 if __name__ == "__main__":
