@@ -119,7 +119,7 @@ class Saver:
         parts = self._parts_of(state)
         for _ in range(2):
             before_s = self._clock.now()
-            self._stager.stage(snapshot(parts, step=0, rank=self._rank.number))
+            self._stager.stage(self._snapshot(parts, step=0))
         return self._clock.now() - before_s
 
     def begin(
@@ -217,7 +217,7 @@ class Saver:
             max_streams=save.max_streams,
         )
         upload = dcp.start_save(
-            snapshot(parts, step=save.name.step, rank=self._rank.number),
+            self._snapshot(parts, step=save.name.step),
             writer=writer,
             planner=dcp.CheckedSavePlanner(
                 check=self._check_finite,
@@ -229,6 +229,9 @@ class Saver:
         )
         save.stage_s = self._stager.last_stage_s
         return upload
+
+    def _snapshot(self, parts: State, step: int) -> dict[str, Any]:
+        return snapshot(parts, step=step, rank=self._rank.number, world_size=self._rank.num_ranks)
 
     def _before_plan(self, save: _Save) -> None:
         """A flush that runs at once would take the interpreter lock from training, which is about to go on."""

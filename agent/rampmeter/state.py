@@ -16,7 +16,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from rampmeter import dcp
-from rampmeter.belonging import is_data_position, is_split, own_copy, tensors_in
+from rampmeter.belonging import Path, is_data_position, is_split, lead_paths, own_copy, tensors_in
 from rampmeter.core.errors import ConfigError
 from rampmeter.freezing import freeze
 from rampmeter.rng import capture_rng
@@ -50,13 +50,14 @@ def _called(state: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
 def snapshot(state: State, *, step: int, rank: int = 0, world_size: int = 1) -> dict[str, Any]:
     """One state dict for DCP: live tensors and copied values. ConfigError names the part that cannot be saved.
 
-    Of `world_size` ranks each stores what `belonging` says; rank 0 alone everything that is neither split nor its own.
+    Of `world_size` ranks each stores what `belonging` says.
     """
+    assert rank < world_size, f"rank {rank} of {world_size}"
     parts = resolve(state)
     result: dict[str, Any] = {}
     frozen: dict[str, bytes] = {}
     own: dict[str, bytes] = {}
-    lead: list[tuple[str, str]] = []
+    lead: list[Path] = []
     for key, value in parts.items():
         content = content_of(key, value, parts)
         copied = own_copy(key, value, content) if world_size > 1 else None
@@ -65,8 +66,8 @@ def snapshot(state: State, *, step: int, rank: int = 0, world_size: int = 1) -> 
         elif _survives_flattening(content):
             if rank == 0 or is_split(value, content):
                 result[key] = _copy_values(key, content)
-            if rank == 0 and world_size > 1:
-                lead += [(key, name) for name in _buffers(value, content)]
+            if world_size > 1:
+                lead += lead_paths(key, value, content)
         else:
             _refuse_sharded(key, content)
             if rank == 0:
@@ -76,7 +77,7 @@ def snapshot(state: State, *, step: int, rank: int = 0, world_size: int = 1) -> 
 
 
 def _own_parts(
-    step: int, rank: int, frozen: dict[str, bytes], own: dict[str, bytes], lead: list[tuple[str, str]]
+    step: int, rank: int, frozen: dict[str, bytes], own: dict[str, bytes], lead: list[Path]
 ) -> dict[str, Any]:
     parts: dict[str, Any] = {RNG: {rank_key(rank): capture_rng()}}
     if own:
@@ -86,23 +87,6 @@ def _own_parts(
     if lead:
         parts[LEAD] = lead
     return parts
-
-
-def _buffers(value: Any, content: Any) -> list[str]:
-    """The names of a module's plain tensors that are no parameters."""
-    if not isinstance(value, nn.Module):
-        return []
-    parameters = {_place(parameter) for parameter in value.parameters() if dcp.is_plain(parameter)}
-    return [
-        name
-        for name, tensor in content.items()
-        if isinstance(tensor, torch.Tensor) and dcp.is_plain(tensor) and _place(tensor) not in parameters
-    ]
-
-
-def _place(tensor: torch.Tensor) -> int:
-    """Where its memory begins: the same for a tensor and its detached alias."""
-    return tensor.untyped_storage().data_ptr()
 
 
 def _refuse_sharded(key: str, content: Any) -> None:
