@@ -5,16 +5,16 @@ Saving:
 * DTensors: each rank stores its shards. Parameters and the state of their optimizers: equal on all ranks, stored once.
 * Objects with a state_dict that hold no DTensor: each rank stores its own copy if the object is a position in the data
   (seen by its name), or takes at most 1 MiB; schedulers, scalers and generators are among these.
-* Everything else (plain values, plain tensors, larger objects, buffers of modules): where several ranks have the same
-  name, rank 0's counts. So does DDP with buffers at the next forward pass. A tensor that only some rank has is stored
-  as well.
+* Larger objects: rank 0's counts. Buffers of modules, and values and tensors that stand in the state itself: of each
+  name the copy of the lowest rank that has it. DDP does so with buffers at the next forward pass.
 
 Restoring: a rank takes the copy of the rank of its own number. A rank that the checkpoint does not know takes rank
 0's, but of positions in the data and of random states none: it keeps those it started with. What was saved by ranks
-that are no more is not taken over. Pure decisions: nothing here reads or changes a state.
+that are no more is not taken over. Of tensors in dicts of the state each of several ranks takes those that it has.
+Pure decisions: nothing here reads a file or changes a state.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -28,6 +28,9 @@ from rampmeter.freezing import freeze
 
 DATA_WORDS = ("loader", "sampler", "dataset", "data")
 _SMALL_BYTES = 1024 * 1024
+
+Path = tuple[Any, ...]
+"""Where something stands in the state dict: keys of dicts and indices of lists."""
 
 
 class Source(StrEnum):
@@ -115,21 +118,45 @@ def own_copy(key: str, value: Any, content: Any) -> bytes | None:
     return copy if is_position or len(copy) <= _SMALL_BYTES else None
 
 
-def is_split(content: Any) -> bool:
-    """Whether a part has tensors that are spread over ranks."""
-    return not all(map(dcp.is_plain, tensors_in(content)))
+def is_split(value: Any, content: Any) -> bool:
+    """Whether more than rank 0 stores something of a part that belongs to no rank."""
+    is_object = isinstance(value, dcp.Stateful) and not isinstance(value, nn.Module | Optimizer)
+    return not is_object or not all(map(dcp.is_plain, tensors_in(content)))
 
 
-def tensors_in(content: Any) -> Iterable[torch.Tensor]:
+def lead_paths(key: str, value: Any, content: Any) -> list[Path]:
+    """The tensors of this part of which the copy of the lowest rank counts, by their path in the state dict."""
+    if isinstance(value, Optimizer):
+        return []
+    shared_out = set()
+    if isinstance(value, nn.Module):
+        shared_out = {_place(parameter) for parameter in value.parameters() if dcp.is_plain(parameter)}
+    return [
+        (key, *path)
+        for path, tensor in _walk(content, ())
+        if dcp.is_plain(tensor) and _place(tensor) not in shared_out
+    ]
+
+
+def _place(tensor: torch.Tensor) -> int:
+    """Where its memory begins: the same for a tensor and its detached alias."""
+    return tensor.untyped_storage().data_ptr()
+
+
+def tensors_in(content: Any) -> Iterator[torch.Tensor]:
     """All tensors in dicts, lists and tuples."""
+    return (tensor for _, tensor in _walk(content, ()))
+
+
+def _walk(content: Any, path: Path) -> Iterator[tuple[Path, torch.Tensor]]:
     if isinstance(content, torch.Tensor):
-        yield content
+        yield path, content
     elif isinstance(content, Mapping):
-        for value in content.values():
-            yield from tensors_in(value)
+        for key, value in content.items():
+            yield from _walk(value, (*path, key))
     elif isinstance(content, list | tuple):
-        for value in content:
-            yield from tensors_in(value)
+        for index, value in enumerate(content):
+            yield from _walk(value, (*path, index))
 
 
 def _named(ranks: Iterable[int]) -> str:

@@ -9,6 +9,7 @@ import logging
 import os
 import random
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from types import TracebackType
 from typing import Any, Self
 
@@ -222,14 +223,13 @@ class Checkpointer:
         """Load the newest whole checkpoint into `state` (or exactly `step`); its step, or None if there is none.
 
         Raises RestoreError if there are checkpoints but none can be loaded, ForeignCheckpoints if the root holds
-        another writer's and `fresh` is not said. Nothing is touched then. Many ranks call it together; a save in flight
-        is waited for.
+        another writer's and `fresh` is not said. Nothing is touched then. In a job of many ranks all call it at once,
+        and get the same answer or the same error.
         """
         taking = self._started
         begun_s = self._clock.now()
-        taking.settle()
-        group = self._crew.rank.group() if self._crew is not None else None
-        found = restoring.restore(self._root, state, step=step, fresh=fresh, group=group)
+        with nullcontext() if self._crew is None else self._crew.group_of_its_own() as group:
+            found = restoring.restore(self._root, state, step=step, fresh=fresh, group=group)
         if found is not None and taking.voice is not None:
             load_s = self._clock.now() - begun_s
             taking.voice.desk.restored(found.step, load_s=load_s, rolled_back=found.rolled_back)

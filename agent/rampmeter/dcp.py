@@ -243,12 +243,17 @@ def metered_writer(
     )
 
 
+@dataclass(frozen=True)
+class LeadItem(WriteItem):
+    """An item of which, when several ranks have it, the copy of the lowest rank is written."""
+
+
 class CheckedSavePlanner(DefaultSavePlanner):
     """Looks at the staged values while planning: a NaN is found before any byte is written.
 
     `before_plan` is called first thing on the flush thread. Every rank checks all that it holds, its own shards of
-    DTensors, whether or not it will be the one that writes it. Of what is no tensor, of what rank 0 does not have, and
-    of the tensors that its state dict names under `LEAD`, the copy of the lowest rank counts; torch would take any.
+    DTensors, whether or not it will be the one that writes it. Of what is no tensor, and of the tensors that the state
+    dict names under `LEAD`, the copy of the lowest rank counts; torch would take that of any rank.
     """
 
     def __init__(self, *, check: bool = True, before_plan: Callable[[], object] = lambda: None) -> None:
@@ -273,6 +278,7 @@ class CheckedSavePlanner(DefaultSavePlanner):
 
     def create_local_plan(self) -> SavePlan:
         plan = super().create_local_plan()
+        plan = replace(plan, items=[self._marked(item) for item in plan.items])
         for item in plan.items:
             if item.type == WriteItemType.BYTE_IO:
                 continue
@@ -281,6 +287,12 @@ class CheckedSavePlanner(DefaultSavePlanner):
                 self.unchecked.append(item.index.fqn)
         return plan
 
+    def _marked(self, item: WriteItem) -> WriteItem:
+        path = cast("dict[str, tuple[Any, ...]]", self.mappings).get(item.index.fqn)
+        if item.type != WriteItemType.BYTE_IO and path not in self._lead:
+            return item
+        return LeadItem(**vars(item))
+
     def create_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
         """Runs on the coordinator rank, with the plans of all ranks."""
         planned: set[MetadataIndex] = set()
@@ -288,12 +300,8 @@ class CheckedSavePlanner(DefaultSavePlanner):
         for plan in all_plans:
             items = [item for item in plan.items if item.index not in planned]
             kept.append(replace(plan, items=items))
-            planned |= {item.index for item in items if self._leads(item)}
+            planned |= {item.index for item in items if isinstance(item, LeadItem)}
         return super().create_global_plan(kept)
-
-    def _leads(self, item: WriteItem) -> bool:
-        path = cast("dict[str, tuple[Any, ...]]", self.mappings).get(item.index.fqn)
-        return item.type == WriteItemType.BYTE_IO or path is None or path in self._lead
 
     def finish_plan(self, new_plan: SavePlan) -> SavePlan:
         """What another rank writes, another rank names as unchecked."""

@@ -18,7 +18,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from rampmeter import dcp
-from rampmeter.belonging import SavedParts, Source
+from rampmeter.belonging import Path, SavedParts, Source
 from rampmeter.blocks import BlockMap, share_out
 from rampmeter.core.errors import RestoreError
 from rampmeter.freezing import thaw
@@ -28,7 +28,6 @@ from rampmeter.rng import apply_rng
 from rampmeter.state import State, as_metadata_paths, assign, has_tensors, owner_of, resolve
 from rampmeter.statekeys import FROZEN, OWN, RESERVED, RNG, rank_key, rank_of
 from rampmeter.targets import (
-    Path,
     Paths,
     check_keys,
     check_shape,
@@ -36,6 +35,7 @@ from rampmeter.targets import (
     live_content,
     target_of,
     template,
+    tensor_at,
 )
 
 _log = logging.getLogger("rampmeter")
@@ -106,7 +106,9 @@ class _Load:
         return BlockMap(self._manifest).bitmap(reader.verifier.touched(ranges))
 
     def _fresh_target(self, paths: Paths) -> dict[str, Any]:
-        wanted = {path: item for path, item in paths.items() if self._wants(path)}
+        wanted = {
+            path: item for path, item in paths.items() if self._wants(path) and self._has_place(path, item)
+        }
         live = {
             key: live_content(value) for key, value in self._parts.items() if self._needs_live(key, wanted)
         }
@@ -123,6 +125,14 @@ class _Load:
         if path[1] == OWN:
             return bool(path[2] == self._own_key(path[3]))
         return True
+
+    def _has_place(self, path: Path, item: Any) -> bool:
+        """Of tensors in a dict of the state a rank takes those that it has: the others may be of other ranks."""
+        value = self._parts.get(path[0])
+        is_dict = isinstance(value, Mapping) and not isinstance(value, dcp.Stateful)
+        if self._peers.world_size == 1 or not is_dict or not isinstance(item, dcp.TensorStorageMetadata):
+            return True
+        return tensor_at(value, path[1:]) is not None
 
     def _own_key(self, key: str) -> str | None:
         """The rank whose own copy of this part is read here, as its key."""

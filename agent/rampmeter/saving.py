@@ -230,6 +230,9 @@ class Saver:
         save.stage_s = self._stager.last_stage_s
         return upload
 
+    def _snapshot(self, parts: State, step: int) -> dict[str, Any]:
+        return snapshot(parts, step=step, rank=self._rank.number, world_size=self._rank.num_ranks)
+
     def _before_plan(self, save: _Save) -> None:
         """A flush that runs at once would take the interpreter lock from training, which is about to go on."""
         save.begun.wait(_ABORT_LIMIT_S if save.together is None else None)
@@ -239,9 +242,6 @@ class Saver:
         """One rank has failed: what all ranks still say to each other may take long, and no lease waits for it."""
         save.throttle.abort(FailReason.RANK_FAILED)
         self._tell_end(save, error)
-
-    def _snapshot(self, parts: Mapping[str, Any], *, step: int) -> dict[str, Any]:
-        return snapshot(parts, step=step, rank=self._rank.number, world_size=self._rank.num_ranks)
 
     def _parts_of(self, state: State) -> Mapping[str, Any]:
         parts = resolve(state)

@@ -16,7 +16,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from rampmeter import dcp
-from rampmeter.belonging import is_data_position, is_split, own_copy, tensors_in
+from rampmeter.belonging import Path, is_data_position, is_split, lead_paths, own_copy, tensors_in
 from rampmeter.core.errors import ConfigError
 from rampmeter.freezing import freeze
 from rampmeter.rng import capture_rng
@@ -52,20 +52,22 @@ def snapshot(state: State, *, step: int, rank: int = 0, world_size: int = 1) -> 
 
     Of `world_size` ranks each stores what `belonging` says.
     """
+    assert rank < world_size, f"rank {rank} of {world_size}"
     parts = resolve(state)
     result: dict[str, Any] = {}
     frozen: dict[str, bytes] = {}
     own: dict[str, bytes] = {}
-    lead: list[tuple[Any, ...]] = []
+    lead: list[Path] = []
     for key, value in parts.items():
         content = content_of(key, value, parts)
         copied = own_copy(key, value, content) if world_size > 1 else None
         if copied is not None:
             own[key] = copied
         elif _survives_flattening(content):
-            result[key] = _copy_values(key, content)
-            if rank == 0 and world_size > 1:
-                lead += _led_by_rank_0(key, value, content)
+            if rank == 0 or is_split(value, content):
+                result[key] = _copy_values(key, content)
+            if world_size > 1:
+                lead += lead_paths(key, value, content)
         else:
             _refuse_sharded(key, content)
             if rank == 0:
@@ -75,7 +77,7 @@ def snapshot(state: State, *, step: int, rank: int = 0, world_size: int = 1) -> 
 
 
 def _own_parts(
-    step: int, rank: int, frozen: dict[str, bytes], own: dict[str, bytes], lead: list[tuple[Any, ...]]
+    step: int, rank: int, frozen: dict[str, bytes], own: dict[str, bytes], lead: list[Path]
 ) -> dict[str, Any]:
     parts: dict[str, Any] = {RNG: {rank_key(rank): capture_rng()}}
     if own:
@@ -85,40 +87,6 @@ def _own_parts(
     if lead:
         parts[LEAD] = lead
     return parts
-
-
-def _led_by_rank_0(key: str, value: Any, content: Any) -> list[tuple[Any, ...]]:
-    """The paths of the tensors of which rank 0's copy counts, where several ranks have one of this path."""
-    if isinstance(value, nn.Module):
-        return [(key, name) for name in _buffers(value, content)]
-    if isinstance(value, Optimizer) or is_split(content):
-        return []
-    return [(key, *path) for path in _tensor_paths(content)]
-
-
-def _tensor_paths(content: Any) -> Iterator[tuple[Any, ...]]:
-    """Where tensors stand in nested dicts and lists."""
-    if isinstance(content, torch.Tensor):
-        yield ()
-    elif isinstance(content, Mapping | list):
-        items = content.items() if isinstance(content, Mapping) else enumerate(content)
-        for name, value in items:
-            yield from ((name, *path) for path in _tensor_paths(value))
-
-
-def _buffers(value: nn.Module, content: Any) -> list[str]:
-    """The names of a module's plain tensors that are no parameters."""
-    parameters = {_place(parameter) for parameter in value.parameters() if dcp.is_plain(parameter)}
-    return [
-        name
-        for name, tensor in content.items()
-        if isinstance(tensor, torch.Tensor) and dcp.is_plain(tensor) and _place(tensor) not in parameters
-    ]
-
-
-def _place(tensor: torch.Tensor) -> int:
-    """Where its memory begins: the same for a tensor and its detached alias."""
-    return tensor.untyped_storage().data_ptr()
 
 
 def _refuse_sharded(key: str, content: Any) -> None:

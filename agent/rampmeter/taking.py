@@ -79,10 +79,6 @@ class Taking:
         if self._janitor is not None:
             self._janitor.close(settle_limit_s)
 
-    def settle(self) -> None:
-        """Wait for the save in flight: what ranks say to each other in a restore must not meet what they say in it."""
-        self._settled.wait()
-
     def look(self, num_bytes: int | None, tell: Tell) -> bool:
         """Whether a save can be made, as Lookout.look."""
         return self._lookout.look(self._need(num_bytes), tell)

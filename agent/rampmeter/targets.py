@@ -12,12 +12,12 @@ from torch import nn
 from torch.optim import Optimizer
 
 from rampmeter import dcp
+from rampmeter.belonging import Path
 from rampmeter.core.errors import RestoreError
 from rampmeter.state import has_tensors, owner_of
 
 _MAX_NAMED = 5
 
-Path = tuple[Any, ...]
 Paths = dict[Path, Any]
 """What is saved, by its path in the state dict, with its storage metadata."""
 
@@ -122,11 +122,17 @@ def live_content(value: Any) -> Any:
     return value.state_dict() if isinstance(value, dcp.Stateful) else value
 
 
-def dtensor_at(content: Any, path: Path) -> torch.Tensor | None:
-    """The DTensor there: what was saved must be read in its shards."""
+def tensor_at(content: Any, path: Path) -> torch.Tensor | None:
+    """The tensor there, if there is one."""
     for key in path:
         try:
             content = content[key]
         except (KeyError, IndexError, TypeError):
             return None
-    return content if isinstance(content, dcp.DTensor) else None
+    return content if isinstance(content, torch.Tensor) else None
+
+
+def dtensor_at(content: Any, path: Path) -> torch.Tensor | None:
+    """The DTensor there: what was saved must be read in its shards."""
+    found = tensor_at(content, path)
+    return found if isinstance(found, dcp.DTensor) else None

@@ -152,6 +152,35 @@ answer += [next(iter(state["odd"].value)), int(state["tensor"][0]), state["plain
     assert ranks.answers(1, tmp_path, loading) == [[0, 0, 0, 0, 0, plain]]
 
 
+def test_tensors_of_a_name_that_only_some_ranks_have_are_stored_by_them(ranks: Ranks, tmp_path: Path) -> None:
+    """As parallel stages have them, in a dict of the state: a rank takes its own, a process that is alone takes all.
+
+    Of a name that several have the lowest of them counts, also in a save after a restore.
+    """
+    saving = """
+import torch
+state = {"stage": {f"of{rank}": torch.full((4,), float(rank)), "all": torch.full((2,), float(rank))}}
+if rank:
+    state["stage"]["tail"] = torch.full((3,), float(rank))
+commit_together(root, 1, state, group)
+"""
+    loading = """
+import torch
+names = {f"of{rank}": 4, "all": 2} | ({"tail": 3} if rank else {})
+state = {"stage": {name: torch.full((size,), -1.0) for name, size in names.items()}}
+restore(root, state, group=group)
+answer = {name: tensor.unique().tolist() for name, tensor in state["stage"].items()}
+"""
+    ranks.answers(3, tmp_path, saving)
+    assert ranks.answers(3, tmp_path, loading) == [
+        {"of0": [0.0], "all": [0.0]},
+        {"of1": [1.0], "all": [0.0], "tail": [1.0]},
+        {"of2": [2.0], "all": [0.0], "tail": [1.0]},
+    ]
+    everything = {"of0": [0.0], "all": [0.0], "of1": [1.0], "of2": [2.0], "tail": [1.0]}
+    assert ranks.answers(1, tmp_path, loading) == [everything]
+
+
 SHARDED = """
 import torch
 from torch.distributed.device_mesh import init_device_mesh

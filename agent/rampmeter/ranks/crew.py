@@ -5,15 +5,20 @@ the pacer's business on rank 0, and the call in which it is made that of the tea
 """
 
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Self
+
+import torch.distributed as dist
 
 from rampmeter.core.clock import Clock
 from rampmeter.core.messages import FailReason
 from rampmeter.layout import StepName
 from rampmeter.ranks.agreement import Agreed
 from rampmeter.ranks.bulletin import Bulletin
+from rampmeter.ranks.group import FlushGroup
 from rampmeter.ranks.jobflow import JobFlow
 from rampmeter.ranks.opening import Opened
 from rampmeter.ranks.team import Hooks, Team, Wish
@@ -76,6 +81,15 @@ class Crew:
             hooks=hooks,
         )
         self._team.start()
+
+    @contextmanager
+    def group_of_its_own(self) -> Iterator[dist.ProcessGroup]:
+        """For a restore, during which a save may still be in flight in the group of saves. On all ranks at once."""
+        group = FlushGroup()
+        try:
+            yield group.group
+        finally:
+            group.close()
 
     def leave(self) -> None:
         """This rank calls no more `step()`."""
