@@ -10,6 +10,7 @@ import random
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,10 +18,10 @@ import torch.distributed
 
 from rampmeter import restore as restoring
 from rampmeter.config import job_settings
-from rampmeter.core import interval
+from rampmeter.core import interval, phase
 from rampmeter.core.clock import Clock, SystemClock
 from rampmeter.core.decode import decode, encode
-from rampmeter.core.errors import ConfigError, ProtocolError
+from rampmeter.core.errors import ConfigError, LeaseLost, ProtocolError, RestoreError
 from rampmeter.core.leaseclock import LeaseClock
 from rampmeter.core.messages import EndReason, Plan, Survives
 from rampmeter.core.pacer import Pacer
@@ -33,7 +34,9 @@ from rampmeter.layout import Claim, Root, StepName
 from rampmeter.leaving import ExitWatch, reason_of_end
 from rampmeter.preflight.lookout import Lookout, Tell
 from rampmeter.preflight.shortage import Need
+from rampmeter.reading.slot import read_slot, unpaced
 from rampmeter.report import SaveReport
+from rampmeter.restore import RestoredCheckpoint
 from rampmeter.retention import Keep
 from rampmeter.saving import Saver
 from rampmeter.signals import NoticeSignals
@@ -212,6 +215,7 @@ class Checkpointer:
             own_period_s=self._own_period(self._speech.figures),
             local=self._settings.coordinator is None,
             looks_first=True,
+            read_unasked_s=phase.read_unasked_in(self._rng),
         )
         return Desk(
             pacer,
@@ -234,13 +238,16 @@ class Checkpointer:
     def restore(self, state: State, *, step: int | None = None, fresh: bool = False) -> int | None:
         """Load the newest whole checkpoint into `state` (or exactly `step`); its step, or None if there is none.
 
+        Waits for a read slot as long as the coordinator answers, and for up to half a minute where it does not.
+
         Raises RestoreError if there are checkpoints but none can be loaded, ForeignCheckpoints if the root holds
-        another writer's and `fresh` is not said. Nothing is touched then.
+        another writer's and `fresh` is not said, SystemExit(75) if the end of the job is announced before all is read.
+        Nothing is touched then.
         """
         if self._see_step is _not_started:
             _not_started(0)
         begun_s = self._clock.now()
-        found = restoring.restore(self._root, state, step=step, fresh=fresh)
+        found = self._restore(state, step=step, fresh=fresh)
         if found is not None:
             load_s = self._clock.now() - begun_s
             self._desk.restored(found.step, load_s=load_s, rolled_back=found.rolled_back)
@@ -254,6 +261,17 @@ class Checkpointer:
             )
         )
         return found.step
+
+    def _restore(self, state: State, *, step: int | None, fresh: bool) -> RestoredCheckpoint | None:
+        slot = unpaced if self._closed else partial(read_slot, self._desk)
+        try:
+            return restoring.restore(self._root, state, step=step, fresh=fresh, slot=slot)
+        except LeaseLost as error:
+            if self._noticed and not self._desk.stopped:
+                raise SystemExit(EXIT_PREEMPTED) from error
+            raise RestoreError(
+                "nothing is loaded: a newer attempt of this job has claimed the root"
+            ) from error
 
     def step(self, step: int, state: State) -> None:
         """Say that training has done `step`; takes the snapshot of `state` if a save is due and granted.
@@ -295,7 +313,7 @@ class Checkpointer:
 
     @property
     def num_ungoverned(self) -> int:
-        """Saves written with no right but the job's own, because no coordinator had ever answered."""
+        """Saves and restores with no right but the job's own, because no coordinator answered."""
         return self._desk.num_ungoverned
 
     def _snapshot(self, step: int, state: State) -> None:

@@ -47,6 +47,7 @@ from rampmeter.hashing import HashedFile
 from rampmeter.layout import METADATA_NAME
 from rampmeter.manifest import Manifest
 from rampmeter.metered_fs import MeteredFileSystem
+from rampmeter.reading.pace import UNPACED, Pace
 from rampmeter.throttle import Throttle
 from rampmeter.verification import ByteRange, Verifier
 
@@ -244,9 +245,9 @@ class CheckedSavePlanner(DefaultSavePlanner):
 class VerifiedReader(FileSystemReader):
     """Reads only what was verified: `.metadata` before it is unpickled, shards before a tensor is touched."""
 
-    def __init__(self, directory: Path, manifest: Manifest) -> None:
+    def __init__(self, directory: Path, manifest: Manifest, *, pace: Pace = UNPACED) -> None:
         super().__init__(directory)
-        self._verifier = Verifier(directory, manifest)
+        self._verifier = Verifier(directory, manifest, pace=pace)
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
         self._verifier.verify_file(METADATA_NAME)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rampmeter.core.clock import Clock
+from rampmeter.core.lifecycle import OF_A_RESTORE
 from rampmeter.core.messages import AnyAnswer, EndReason, Fence, Plan, Request, SlotRequest
 from rampmeter.core.notice import GivenUp, GiveUp
 from rampmeter.core.pacer import Action, Governance, Pacer, PacerState
@@ -28,6 +29,7 @@ from rampmeter.joblog import log_given_up, log_held_back, log_plan, log_saved
 from rampmeter.layout import Claim
 from rampmeter.preflight.lookout import HANGS, Tell
 from rampmeter.preflight.shortage import Shortage
+from rampmeter.reading.turns import ReadTurns
 from rampmeter.report import SaveReport
 from rampmeter.speech import Restoration, Speech
 from rampmeter.throttle import Throttle
@@ -76,6 +78,7 @@ class Desk:
         self._on_event = on_event
         self._poke = poke
         self._look = look
+        self._reads = ReadTurns(pacer.reading, pool=speech.settings.pool, clock=clock, on_event=on_event)
         self._held_back: Shortage | None = None
         self._lock = threading.RLock()
         self._throttle: Throttle | None = None
@@ -136,6 +139,31 @@ class Desk:
                 Restoration(step=step, rolled_back=rolled_back, load_s=load_s, ended_s=now_s)
             )
 
+    def begin_read(self, num_bytes: int) -> Throttle:
+        """A checkpoint of `num_bytes` is about to be read, through this cell."""
+        with self._lock:
+            self._pacer.begin_reading(num_bytes, self._clock.now())
+            throttle = self._reads.begin()
+            self.advance()
+        self._poke()
+        return throttle
+
+    def read_through(self) -> None:
+        """All of it was read; what follows needs no storage."""
+        with self._lock:
+            now_s = self._clock.now()
+            self._reads.end(now_s)
+            self._pacer.reading.read_through(now_s)
+        self._poke()
+
+    def end_read(self) -> None:
+        """The restore is over, one way or the other."""
+        with self._lock:
+            now_s = self._clock.now()
+            self._reads.end(now_s)
+            self._pacer.reading.end(now_s)
+        self._poke()
+
     def stall_known(self, stall_s: float) -> None:
         """The cold-start figure for the stall of a save; `size_known` tells it on."""
         with self._lock:
@@ -168,6 +196,7 @@ class Desk:
             self.stopped, self.wants_snapshot = True, False
             if self._throttle is not None:
                 self._throttle.abort("superseded")
+            self._reads.stop("superseded")
 
     @property
     def plan(self) -> Plan | None:
@@ -183,8 +212,8 @@ class Desk:
 
     @property
     def num_ungoverned(self) -> int:
-        """Saves that were written by no right but the job's own."""
-        return self._pacer.num_ungoverned
+        """Saves and restores that had no right to but the job's own."""
+        return self._pacer.num_ungoverned + self._pacer.reading.num_ungoverned
 
     # -- said by the keeper's thread ---------------------------------------------------------------------------
 
@@ -202,13 +231,15 @@ class Desk:
             self._note_state(now_s)
             self.wants_snapshot = self._pacer.wants_snapshot and not self.stopped
             self._carry_rate(now_s)
+            leaving = self._noticed_s is not None
+            self._reads.carry(now_s, leaving=leaving, saving=self._pacer.holds_snapshot)
             return self._pacer.next_action(now_s)
 
     def wake_in(self) -> float:
         """Seconds until `advance` may have something new; infinity if nothing is coming."""
         with self._lock:
             now_s = self._clock.now()
-            wake_s = self._pacer.wake_at(now_s)
+            wake_s = min(self._pacer.wake_at(now_s), self._reads.wake_at(now_s))
             if self._writes_without_lease():
                 wake_s = min(wake_s, self._claim_checked_s + CLAIM_CHECK_S)
             return max(0.0, wake_s - now_s)
@@ -217,6 +248,8 @@ class Desk:
         """The request that stands for `action`, and the time at which it is sent."""
         with self._lock:
             now_s = self._clock.now()
+            if action in OF_A_RESTORE:
+                return self._reads.word(action, self._speech.envelope(), now_s), now_s
             return self._speech.word(action, self._pacer, self._throttle, now_s), now_s
 
     def has_become_urgent(self, request: Request) -> bool:
@@ -230,7 +263,7 @@ class Desk:
             now_s = self._clock.now()
             self._speech.applied(answer.seq, fence.epoch if fence else 0)
             before = self._pacer.lease_clock.plan
-            self._pacer.answered(answer, first_sent_s, now_s)
+            self._pacer.answered(answer, first_sent_s, now_s, of_read=action in OF_A_RESTORE)
             self._pacer.said(action, now_s)
             self._note_plan(before, now_s)
             self._heard(now_s, reachable=True, detail="answers")
@@ -258,8 +291,9 @@ class Desk:
                 return []
             now_s = self._clock.now()
             words: list[Request] = []
-            if self._pacer.next_action(now_s) is Action.RELEASE:
-                words.append(self._speech.word(Action.RELEASE, self._pacer, None, now_s))
+            last = self._pacer.next_action(now_s)
+            if last in (Action.RELEASE, Action.RELEASE_READ):
+                words.append(self.word(last)[0])
             return [*words, self._speech.farewell(reason)]
 
     def claim_check_is_due(self) -> bool:

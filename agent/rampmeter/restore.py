@@ -16,6 +16,7 @@ from rampmeter.layout import Root, StepName
 from rampmeter.loading import load_state
 from rampmeter.manifest import check_identity, read_manifest
 from rampmeter.marks import note_proven
+from rampmeter.reading.slot import Slot, unpaced
 from rampmeter.state import State
 from rampmeter.verification import Verifier
 
@@ -43,11 +44,13 @@ def restore(
     step: int | None = None,
     fresh: bool = False,
     world_size: int = 1,
+    slot: Slot = unpaced,
 ) -> RestoredCheckpoint | None:
     """Load the newest whole checkpoint into `state`, or exactly `step`; None if there is none at all.
 
     RestoreError (or one of its kinds) if checkpoints exist but none can be loaded, if `step` cannot be, or if the
-    state does not fit. `fresh` ignores checkpoints of other writers in the root.
+    state does not fit. `fresh` ignores checkpoints of other writers in the root. `slot` is entered before the bytes of
+    a checkpoint are read and says how fast they may be.
     """
     root = root if isinstance(root, Root) else Root(root)
     candidates = _candidates(root, step, fresh=fresh)
@@ -58,7 +61,7 @@ def restore(
             if not root.is_committed(name):
                 skipped.append(_note_skip(name, "it was never committed"))
                 continue
-            values = _load(root, name, state, world_size)
+            values = _load(root, name, state, world_size, slot)
         except (CorruptCheckpoint, OSError) as error:
             if isinstance(error, CorruptCheckpoint):
                 note_proven(root.directory(name), whole=False)
@@ -105,7 +108,7 @@ def _is_passed(root: Root, name: StepName) -> bool:
     return newest.step > name.step
 
 
-def _load(root: Root, name: StepName, state: State, world_size: int) -> dict[str, Any]:
+def _load(root: Root, name: StepName, state: State, world_size: int, slot: Slot) -> dict[str, Any]:
     directory = root.directory(name)
     manifest = read_manifest(directory)
     check_identity(manifest, name)
@@ -117,8 +120,9 @@ def _load(root: Root, name: StepName, state: State, world_size: int) -> dict[str
             manifest.world_size,
             world_size,
         )
-    reader = dcp.VerifiedReader(directory, manifest)
-    values = load_state(state, reader, single_process=world_size == 1)
+    with slot(manifest.total_bytes) as pace:
+        reader = dcp.VerifiedReader(directory, manifest, pace=pace)
+        values = load_state(state, reader, single_process=world_size == 1)
     if manifest.world_size == world_size == 1:  # then all of it was read
         note_proven(directory, whole=True)
     return values

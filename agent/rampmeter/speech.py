@@ -5,7 +5,6 @@ Sends nothing.
 """
 
 from dataclasses import dataclass
-from typing import TypedDict
 
 from rampmeter.config import JobSettings
 from rampmeter.core.messages import (
@@ -24,6 +23,7 @@ from rampmeter.core.messages import (
 )
 from rampmeter.core.notice import GiveUp
 from rampmeter.core.pacer import Action, Pacer
+from rampmeter.envelope import Envelope
 from rampmeter.figures import Figures
 from rampmeter.layout import Claim
 from rampmeter.report import SaveReport
@@ -37,15 +37,6 @@ _SHORTEST_S = 1e-3
 
 _ABORT_REASONS = frozenset({FailReason.LEASE_LOST, FailReason.SUPERSEDED, FailReason.CLOSING, *GiveUp})
 _NOTHING_YET = FlowCounters(done_bytes=0, throttled_s=0.0, blocked_s=0.0, busy_s=0.0)
-
-
-class Envelope(TypedDict):
-    """What every request carries."""
-
-    job_uid: str
-    attempt: int
-    seq: int
-    ack: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +147,7 @@ class Speech:
 
     def word(self, action: Action, pacer: Pacer, throttle: Throttle | None, now_s: float) -> Request:
         """The request that stands for `action`, with the next number."""
-        envelope = self._next()
+        envelope = self.envelope()
         if action is Action.REGISTER:
             return self._register(envelope, pacer)
         if action is Action.ASK:
@@ -169,9 +160,10 @@ class Speech:
 
     def farewell(self, reason: EndReason) -> Finish:
         """The attempt ends."""
-        return Finish(**self._next(), reason=reason)
+        return Finish(**self.envelope(), reason=reason)
 
-    def _next(self) -> Envelope:
+    def envelope(self) -> Envelope:
+        """The next number."""
         self._seq += 1
         return Envelope(job_uid=self._job_uid, attempt=self.claim.number, seq=self._seq, ack=self._ack)
 
@@ -207,7 +199,7 @@ class Speech:
             num_skipped=pacer.num_skipped,
             num_failed=self._num_failed,
             last_failure=self._last_failure,
-            num_ungoverned=pacer.num_ungoverned,
+            num_ungoverned=pacer.num_ungoverned + pacer.reading.num_ungoverned,
             restored_step=restored.step if restored else None,
             rolled_back=restored.rolled_back if restored else False,
             load_s=begun_from.load_s if begun_from else None,
