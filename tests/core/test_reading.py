@@ -110,6 +110,15 @@ def test_a_restore_that_ends_early_gives_its_lease_back_too():
     assert pacer.reading.state is ReadState.IDLE
 
 
+def test_a_restore_that_follows_another_gives_back_first():
+    """A damaged checkpoint is followed by the one before it: each has a lease of its own."""
+    pacer = reading()
+    pacer.reading.end(T + 3)
+    pacer.begin_reading(SIZE, T + 3)
+    assert hear(pacer, noted(), T + 3) is Action.RELEASE_READ
+    assert at(pacer, T + 3) is Action.ASK_READ
+
+
 def test_a_grant_that_comes_after_the_end_is_given_back():
     """It was on its way."""
     pacer = wanting()

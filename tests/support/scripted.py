@@ -1,5 +1,6 @@
 """A real HTTP server on loopback that answers an agent as a test says, and keeps what was said."""
 
+import contextlib
 import json
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -39,7 +40,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(503 if answer is None else 200)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        self.wfile.write(content)
+        with contextlib.suppress(ConnectionError):  # the agent has dropped the request
+            self.wfile.write(content)
 
     def log_message(self, *_: Any) -> None:
         """The tests' output is theirs."""

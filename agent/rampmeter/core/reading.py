@@ -65,10 +65,10 @@ class Reading:
     # -- what training says ------------------------------------------------------------------------------------
 
     def begin(self, num_bytes: int, now_s: float) -> None:
-        """Somebody wants to read so many bytes. What is still owed is given back by asking anew."""
+        """Somebody wants to read so many bytes."""
         self.state, self.num_bytes, self._wanted_s = _S.WAITING, num_bytes, now_s
         self.governance = Governance.LOCAL if self._local else Governance.LEASE
-        self.owed, self._retry_at_s, self._told, self._is_counted = None, 0.0, None, False
+        self._retry_at_s, self._told, self._is_counted = 0.0, None, False
         self.tick(now_s)
 
     def read_through(self, now_s: float) -> None:

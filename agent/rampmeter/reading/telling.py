@@ -1,6 +1,7 @@
 """What a job reads in its own log while its restore waits, and when it goes on: each reason once. Decides nothing.
 
-A wait that is over in a second is not worth a line.
+A wait that is over in a second is not worth a line. All others are warnings: GPUs idle, and without a word training
+would look hung.
 """
 
 import logging
@@ -54,7 +55,7 @@ class WaitLog:
         if now_s < self.tell_at_s or why in self._told:
             return False
         self._told.add(why)
-        _log.info("waiting for a read slot in pool %s: %s", self._pool, meaning(why))
+        _log.warning("waiting for a read slot in pool %s: %s", self._pool, meaning(why))
         return True
 
     @property
@@ -64,6 +65,6 @@ class WaitLog:
 
     def _goes_on(self) -> None:
         if self._told:
-            _log.info("the wait for a read slot in pool %s is over", self._pool)
+            _log.warning("the wait for a read slot in pool %s is over", self._pool)
         self._since_s = None
         self._told.clear()
