@@ -265,6 +265,8 @@ class Desk:
             before = self._pacer.lease_clock.plan
             self._pacer.answered(answer, first_sent_s, now_s, of_read=action in OF_A_RESTORE)
             self._pacer.said(action, now_s)
+            if action is Action.REGISTER and not self._speech.has_told_size:
+                self._pacer.forgotten()  # it became known while this was on its way
             self._note_plan(before, now_s)
             self._heard(now_s, reachable=True, detail="answers")
             self.advance()

@@ -71,6 +71,7 @@ class Speech:
         self._lead_s: float | None = None
         self._committed_step: int | None = None
         self._committed_s: float | None = None
+        self._registered_bytes: int | None = None
         self._num_failed = 0
         self._last_failure = FailReason.NONE
 
@@ -158,6 +159,11 @@ class Speech:
             return self._release(envelope, pacer)
         return self._of_lease(action, envelope, pacer, throttle, now_s)
 
+    @property
+    def has_told_size(self) -> bool:
+        """The newest registration was worded with the size that is known now."""
+        return self._registered_bytes == self.figures.num_bytes
+
     def farewell(self, reason: EndReason) -> Finish:
         """The attempt ends."""
         return Finish(**self.envelope(), reason=reason)
@@ -169,6 +175,7 @@ class Speech:
 
     def _register(self, envelope: Envelope, pacer: Pacer) -> Register:
         settings, figures, plan = self.settings, self.figures, pacer.lease_clock.plan
+        self._registered_bytes = figures.num_bytes
         return Register(
             **envelope,
             name=settings.name,

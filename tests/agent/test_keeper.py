@@ -108,3 +108,30 @@ def test_who_holds_a_lease_does_not_back_off_for_long(serve: Any, tmp_path: Path
             ckpt.step(step, run.state)
             assert step < 100_000
         wait_for(lambda: num_releases() >= 8, what="the eighth try", limit_s=10.0)
+
+
+def test_a_size_that_is_known_while_the_registration_is_on_its_way_is_told_by_another(
+    serve: Any, tmp_path: Path
+) -> None:
+    """The first was worded without it."""
+
+    def answers(path: str, body: dict[str, Any]) -> Answer | None:
+        if path == "jobs/register":
+            known.wait(10.0)
+        return noted(body["seq"], plan=plan(heartbeat_s=0.2))
+
+    def sizes() -> list[Any]:
+        return [body.get("num_bytes") for path, body in list(server.said) if path == "jobs/register"]
+
+    known = threading.Event()
+    server, run = serve(answers), Run()
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+    with rampmeter.Checkpointer(tmp_path, coordinator=url) as ckpt:
+        wait_for(lambda: server.said, what="the registration")
+        ckpt.restore(run.state)
+        known.set()
+        wait_for(lambda: len(sizes()) >= 2, what="the second registration")
+        wait_for(lambda: server.said[-1][0] != "jobs/register", what="the heartbeat after it")
+    assert sizes()[0] is None
+    assert sizes()[1] > 0
+    assert len(sizes()) == 2
