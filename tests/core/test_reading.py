@@ -153,13 +153,13 @@ def test_where_nobody_ever_answered_it_begins_after_the_delay():
 
 
 def test_a_first_answer_that_is_still_on_its_way_is_waited_for():
-    """No request has failed yet."""
-    pacer = make(read_unasked_s=0.0)
+    """As long as no request has failed; then the delay counts from the wish, since nobody was there before either."""
+    pacer = make(read_unasked_s=DELAY_S)
     pacer.begin_reading(SIZE, T)
-    assert rate(pacer, T + 4.0) == 0
-    assert pacer.reading.waits_for(T + 4.0) is ReadWait.FIRST_ANSWER
-    pacer.unreachable(T + 5.0, 1.0)
-    assert rate(pacer, T + 5.0) is None
+    assert rate(pacer, T + DELAY_S) == 0
+    assert pacer.reading.waits_for(T + DELAY_S) is ReadWait.FIRST_ANSWER
+    pacer.unreachable(T + DELAY_S, 1.0)
+    assert rate(pacer, T + DELAY_S) is None
 
 
 def test_a_request_that_is_held_is_no_silence():
