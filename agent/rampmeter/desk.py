@@ -9,22 +9,16 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rampmeter import telling
+from rampmeter.confirming import LOOK_AGAIN_S, Confirming
 from rampmeter.core.clock import Clock
 from rampmeter.core.lifecycle import OF_A_RESTORE
 from rampmeter.core.messages import AnyAnswer, EndReason, Fence, Plan, Request, SlotRequest
 from rampmeter.core.notice import GivenUp, GiveUp
 from rampmeter.core.pacer import Action, Governance, Pacer, PacerState
-from rampmeter.events import (
-    CoordinatorHeard,
-    Event,
-    PlanChanged,
-    RateChanged,
-    SaveEnded,
-    SaveGivenUp,
-    SaveHeldBack,
-    StateChanged,
-)
+from rampmeter.events import CoordinatorHeard, Event, RateChanged, SaveHeldBack, StateChanged
 from rampmeter.figures import Figures
+from rampmeter.flow import Flow
 from rampmeter.joblog import log_given_up, log_held_back, log_plan, log_saved
 from rampmeter.layout import Claim
 from rampmeter.preflight.lookout import HANGS, Tell
@@ -44,9 +38,8 @@ _WITHOUT_LEASE = frozenset({Governance.SAFE_RATE, Governance.UNGOVERNED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permit:
-    """What a save needs to begin: the cell that paces it, its lease, and how many writers that allows (None = any)."""
+    """What a save may begin with: its lease, and how many writers that allows inside the job (None = any)."""
 
-    throttle: Throttle
     fence: Fence | None
     max_streams: int | None
 
@@ -81,7 +74,8 @@ class Desk:
         self._reads = ReadTurns(pacer.reading, pool=speech.settings.pool, clock=clock, on_event=on_event)
         self._held_back: Shortage | None = None
         self._lock = threading.RLock()
-        self._throttle: Throttle | None = None
+        self._flow: Flow | None = None
+        self._confirming = Confirming()
         self._allowed: tuple[int | None, float | None] = (0, None)
         self._last_state = pacer.state
         self._reachable: bool | None = None
@@ -92,21 +86,17 @@ class Desk:
 
     # -- said by training and flush threads --------------------------------------------------------------------
 
-    def begin_snapshot(self) -> Permit | None:
-        """Training is about to snapshot; None if it may not."""
+    def begin_snapshot(self, flow: Flow) -> Permit | None:
+        """Training is about to snapshot, for a save that is steered by `flow`; None if it may not."""
         with self._lock:
             self.advance()
             if not self.wants_snapshot:
                 return None
             self._speech.watch.snapshot_begins()
             self._pacer.begin_snapshot(self._clock.now())
-            self._throttle, self._allowed = Throttle(clock=self._clock), (0, None)
+            self._flow, self._allowed = flow, (0, None)
             self.advance()
-            return Permit(
-                throttle=self._throttle,
-                fence=self._pacer.lease_clock.fence,
-                max_streams=self._pacer.max_streams,
-            )
+            return Permit(fence=self._pacer.lease_clock.fence, max_streams=self._pacer.max_streams)
 
     def first_byte(self, num_bytes: int) -> None:
         """The flush holds the first byte of `num_bytes` and waits for a rate."""
@@ -123,10 +113,10 @@ class Desk:
             snapshot_s = self._pacer.snapshot_s
             self._speech.note_report(report, now_s if snapshot_s is None else snapshot_s)
             log_saved(report)
-            self._on_event(_ended_event(report, self._pacer.governance, now_s))
+            self._on_event(telling.save_ended(report, self._pacer.governance, now_s))
             self._pacer.set_own_period(own_period_s(self._speech.figures))
             self._pacer.ended(now_s, committed=report.committed)
-            self._throttle = None
+            self._flow = None
             self.advance()
         self._poke()
 
@@ -194,8 +184,8 @@ class Desk:
         _log.error("this attempt of the job saves no more: %s", why)
         with self._lock:
             self.stopped, self.wants_snapshot = True, False
-            if self._throttle is not None:
-                self._throttle.abort("superseded")
+            if self._flow is not None:
+                self._flow.abort("superseded")
             self._reads.stop("superseded")
 
     @property
@@ -203,6 +193,11 @@ class Desk:
         """The newest plan."""
         with self._lock:
             return self._pacer.lease_clock.plan
+
+    @property
+    def max_streams(self) -> int | None:
+        """How many writers the lease in hand allows inside the job; None = any."""
+        return self._pacer.max_streams
 
     @property
     def owes_a_save(self) -> bool:
@@ -224,7 +219,7 @@ class Desk:
             self._speech.watch.ask(now_s)
             self._hurry_if_noticed(now_s)
             if self._pacer.notice is not None:
-                self._pacer.set_need(self._speech.need_s(self._pacer, self._throttle, now_s))
+                self._pacer.set_need(self._speech.need_s(self._pacer, self._flow, now_s))
             self._pacer.tick(now_s)
             self._look_if_due(now_s)
             self._note_given_up(now_s)
@@ -233,13 +228,17 @@ class Desk:
             self._carry_rate(now_s)
             leaving = self._noticed_s is not None
             self._reads.carry(now_s, leaving=leaving, saving=self._pacer.holds_snapshot)
-            return self._pacer.next_action(now_s)
+            self._confirm()
+            action = self._pacer.next_action(now_s)
+            return Action.NOTHING if self._confirming.delays(action, now_s) else action
 
     def wake_in(self) -> float:
         """Seconds until `advance` may have something new; infinity if nothing is coming."""
         with self._lock:
             now_s = self._clock.now()
             wake_s = min(self._pacer.wake_at(now_s), self._reads.wake_at(now_s))
+            if self._confirming.is_open:
+                wake_s = min(wake_s, now_s + LOOK_AGAIN_S)
             if self._writes_without_lease():
                 wake_s = min(wake_s, self._claim_checked_s + CLAIM_CHECK_S)
             return max(0.0, wake_s - now_s)
@@ -250,7 +249,7 @@ class Desk:
             now_s = self._clock.now()
             if action in OF_A_RESTORE:
                 return self._reads.word(action, self._speech.envelope(), now_s), now_s
-            return self._speech.word(action, self._pacer, self._throttle, now_s), now_s
+            return self._speech.word(action, self._pacer, self._flow, now_s), now_s
 
     def has_become_urgent(self, request: Request) -> bool:
         """A notice came after this request for a slot was worded."""
@@ -261,7 +260,7 @@ class Desk:
         fence = getattr(answer, "fence", None)
         with self._lock:
             now_s = self._clock.now()
-            self._speech.applied(answer.seq, fence.epoch if fence else 0)
+            self._confirming.answered(answer.seq, fence.epoch if fence else 0, now_s)
             before = self._pacer.lease_clock.plan
             self._pacer.answered(answer, first_sent_s, now_s, of_read=action in OF_A_RESTORE)
             self._pacer.said(action, now_s)
@@ -312,8 +311,12 @@ class Desk:
 
     # -- inside ------------------------------------------------------------------------------------------------
 
+    def _confirm(self) -> None:
+        if self._confirming.is_open and (self._flow is None or self._flow.is_followed):
+            self._speech.applied(*self._confirming.take())
+
     def _writes_without_lease(self) -> bool:
-        return self._throttle is not None and self._pacer.governance in _WITHOUT_LEASE
+        return self._flow is not None and self._pacer.governance in _WITHOUT_LEASE
 
     def _hurry_if_noticed(self, now_s: float) -> None:
         if self._noticed_s is None or self._hurried:
@@ -344,18 +347,11 @@ class Desk:
         if given_up is None or given_up is self._last_given_up:
             return
         self._last_given_up = given_up
-        if self._throttle is not None:
-            self._throttle.abort(given_up.reason)
+        if self._flow is not None:
+            self._flow.abort(given_up.reason)
         self.ends_unsaved |= given_up.reason is not GiveUp.MAKE_ROOM
         log_given_up(given_up, self._speech.figures.num_bytes)
-        self._on_event(
-            SaveGivenUp(
-                now_s=now_s,
-                reason=given_up.reason,
-                left_s=given_up.left_s,
-                fits_bytes=given_up.fits_bytes,
-            )
-        )
+        self._on_event(telling.save_given_up(given_up, now_s))
 
     def _note_plan(self, before: Plan | None, now_s: float) -> None:
         """A job hears why its interval is another one; nothing where it is not."""
@@ -363,17 +359,7 @@ class Desk:
         if plan is None or (before is not None and before.interval_s == plan.interval_s):
             return
         log_plan(plan, self._speech.settings.interval_max_s)
-        self._on_event(
-            PlanChanged(
-                now_s=now_s,
-                interval_s=plan.interval_s,
-                own_period_s=plan.request_after_s,
-                reason=plan.reason,
-                price_gpu_s_per_byte=plan.price_gpu_s_per_byte,
-                bid_gpu_s_per_byte=plan.bid_gpu_s_per_byte,
-                live_price_gpu_s_per_byte=plan.live_price_gpu_s_per_byte,
-            )
-        )
+        self._on_event(telling.plan_changed(plan, now_s))
 
     def _note_state(self, now_s: float) -> None:
         state = self._pacer.state
@@ -386,13 +372,13 @@ class Desk:
 
     def _carry_rate(self, now_s: float) -> None:
         """Tell the writer what it may use now, where that has changed."""
-        if self._throttle is None:
+        if self._flow is None:
             return
         allowed = self._allowed_now(now_s)
         if allowed == self._allowed:
             return
         self._allowed = allowed
-        self._throttle.set_rate(*allowed)
+        self._flow.set_rate(*allowed)
         rate, until_s = allowed
         governance = self._pacer.governance
         self._on_event(RateChanged(now_s=now_s, bytes_per_s=rate, until_s=until_s, governance=governance))
@@ -419,17 +405,3 @@ class Desk:
                 "no usable answer from the coordinator (pool %s): %s", self._speech.settings.pool, detail
             )
         self._on_event(CoordinatorHeard(now_s=now_s, reachable=reachable, detail=detail))
-
-
-def _ended_event(report: SaveReport, governance: Governance, now_s: float) -> SaveEnded:
-    return SaveEnded(
-        now_s=now_s,
-        step=report.step,
-        directory=report.directory,
-        num_bytes=report.num_bytes,
-        stall_s=report.stall_s,
-        lead_s=report.lead_s,
-        write_s=report.write_s,
-        governance=governance,
-        reason=report.reason,
-    )

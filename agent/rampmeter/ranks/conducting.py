@@ -19,7 +19,10 @@ _LONG_AGO_S = float("-inf")
 
 
 class Conductor:
-    """One per job, on rank 0. `hurry` has the thread look at once."""
+    """One per job, on rank 0. `hurry` has the thread look at once.
+
+    `on_ready` is called once in each save, without the lock, with the bytes that all ranks are about to write.
+    """
 
     def __init__(
         self,
@@ -30,17 +33,21 @@ class Conductor:
         clock: Clock,
         changed: threading.Condition,
         hurry: Callable[[], None],
+        on_ready: Callable[[int], None],
     ) -> None:
         self._bulletin = bulletin
         self._num_ranks = num_ranks
         self._clock = clock
         self._changed = changed
         self._hurry = hurry
+        self._on_ready = on_ready
+        self._told_ready = 0  # number of the save
         self._beat_s = beat_s(num_ranks)
         self._lead = Lead(num_ranks, counter, clock.now())
         self._proposed: Event | None = None
         self._rate: tuple[int, int | None, float | None] = (0, 0, None)  # version, bytes per second, until
-        self._said: tuple[int, int, int | None] | None = None
+        self._max_streams: int | None = None
+        self._said: tuple[int, int, int | None, int] | None = None
         self._said_s = self._gathered_s = _LONG_AGO_S
         self._num_news = 0
         self._beat = 0
@@ -82,9 +89,10 @@ class Conductor:
 
     # -- for the team's thread, under its lock -----------------------------------------------------------------
 
-    def begins(self) -> None:
-        """Rank 0 begins a save; nobody writes before that has a rate of its own."""
+    def begins(self, max_streams: int | None) -> None:
+        """Rank 0 begins a save of at most so many writers; nobody writes before it has a rate of its own."""
         self._rate = (self._rate[0] + 1, 0, None)
+        self._max_streams = None if max_streams is None or max_streams >= self._num_ranks else max_streams
 
     def heard(self, event: Event) -> None:
         """Read an event of the log."""
@@ -113,6 +121,7 @@ class Conductor:
             events = self._lead.next_events()
         for event in events:
             self._bulletin.append(event)
+        self._tell_ready()
         self._say_word(now_s)
         return event is not None or bool(events)
 
@@ -127,6 +136,16 @@ class Conductor:
             num_read = self._lead.num_read_by_all
         self._bulletin.erase_before(num_read)
 
+    def _tell_ready(self) -> None:
+        with self._changed:
+            gathering = self._lead.gathering
+            if gathering is None or gathering.number == self._told_ready or gathering.is_over:
+                return
+            total_bytes = gathering.total_bytes
+        if total_bytes is not None:
+            self._told_ready = gathering.number
+            self._on_ready(total_bytes)
+
     def _say_word(self, now_s: float) -> None:
         """A word is worked out only after the one before it is in the store: a look at the news lies between them."""
         with self._changed:
@@ -134,7 +153,9 @@ class Conductor:
             gathering = self._lead.gathering
             number = 0 if gathering is None else gathering.number
             total_bytes = None if gathering is None else gathering.total_bytes
-        content = (number, version, total_bytes)
+            max_streams = self._max_streams
+            turn = 0 if gathering is None or max_streams is None else gathering.turn(max_streams)
+        content = (number, version, total_bytes, turn)
         if content == self._said and now_s < self._said_s + BEAT_S:
             return
         self._said, self._said_s = content, now_s
@@ -146,5 +167,7 @@ class Conductor:
             bytes_per_s=bytes_per_s,
             left_s=None if until_s is None else max(0.0, until_s - self._clock.now()),
             total_bytes=total_bytes,
+            max_streams=max_streams,
+            turn=turn,
         )
         self._bulletin.say(word)

@@ -7,6 +7,7 @@ chunk. Pure: no thread, no store, no clock. Decides nothing about rates.
 
 from dataclasses import dataclass
 
+from rampmeter.core.messages import FailReason
 from rampmeter.ranks.words import Event, EventKind, Post, Share, Stage
 from rampmeter.throttle import FlowCounters
 
@@ -16,10 +17,11 @@ _PLANNED = frozenset({Stage.READY}) | _DURABLE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Which rank made a save fail, and why."""
+    """Which rank made a save fail, why, and the word for it."""
 
     rank: int
     why: str
+    reason: FailReason
 
 
 class Attendance:
@@ -44,7 +46,7 @@ class Attendance:
         elif event.kind is EventKind.MET:
             self.is_met = True
         elif event.kind is EventKind.FAILED:
-            self.failure = Failure(rank=event.rank, why=event.detail)
+            self.failure = Failure(rank=event.rank, why=event.detail, reason=event.reason)
 
     @property
     def is_settled(self) -> bool:
@@ -114,6 +116,11 @@ class Gathering:
             return None
         return sum(share.planned_bytes or 0 for share in self._shares.values())
 
+    def turn(self, max_streams: int) -> int:
+        """Ranks below this number may write: the first so many of those whose bytes are not durable."""
+        writing = [rank for rank in range(self._num_ranks) if self._stage(rank) not in _DURABLE]
+        return writing[max_streams - 1] + 1 if len(writing) > max_streams else self._num_ranks
+
     def have_applied(self, version: int) -> bool:
         """Whether the writers of all ranks follow this version of the rate, or a newer one, or write no more.
 
@@ -157,4 +164,6 @@ class Gathering:
         return Stage.NONE if share is None else share.stage
 
     def _fails(self, rank: int, why: str) -> Event:
-        return Event(kind=EventKind.FAILED, number=self.number, rank=rank, detail=why)
+        return Event(
+            kind=EventKind.FAILED, number=self.number, rank=rank, detail=why, reason=FailReason.RANK_FAILED
+        )

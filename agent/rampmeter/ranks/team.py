@@ -8,15 +8,19 @@ on its way, and never longer than 5 s. No collective is run here. What is decide
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from rampmeter.core.clock import Clock, SystemClock
+from rampmeter.core.messages import FailReason
 from rampmeter.ranks.agreement import LEAST_AHEAD_S, LONGEST_WAIT_S, Agreed, calls_ahead
 from rampmeter.ranks.attending import RankSave
 from rampmeter.ranks.bulletin import Bulletin, RanksLost
 from rampmeter.ranks.conducting import Conductor
 from rampmeter.ranks.liveness import BEAT_S, SILENT_S, Silence, beat_s
 from rampmeter.ranks.member import Member
+from rampmeter.ranks.pace import Pace
 from rampmeter.ranks.rates import RateReader
+from rampmeter.ranks.telling import Teller
 from rampmeter.ranks.words import Event, EventKind, Post, Purpose
 from rampmeter.throttle import Throttle
 
@@ -31,12 +35,30 @@ _LEAVE_LIMIT_S = 5.0
 _LAST_TURN_S = 0.5
 
 
-def _nobody(_rank: int) -> None:
-    """Nobody wants to hear of notices."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What rank 0 wants all ranks to do, and what it hands over with it."""
+
+    purpose: Purpose
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    """What a team calls from its thread, without its lock.
+
+    noticed   on every rank, with the first rank that had a notice
+    wish      rank 0: asked often; what all ranks should do, None = nothing. Proposed again until it is agreed on
+    ready     rank 0: with the bytes that all ranks are about to write, once in each save
+    """
+
+    noticed: Callable[[int], None] = lambda _rank: None
+    wish: Callable[[], Wish | None] = lambda: None
+    ready: Callable[[int], None] = lambda _num_bytes: None
 
 
 class Team:
-    """One per rank. `on_noticed` is called on every rank, from its thread, with the first rank that had a notice."""
+    """One per rank."""
 
     def __init__(
         self,
@@ -45,14 +67,14 @@ class Team:
         rank: int,
         num_ranks: int,
         clock: Clock | None = None,
-        on_noticed: Callable[[int], None] = _nobody,
+        hooks: Hooks | None = None,
     ) -> None:
         self.lost: str | None = None
         """Why this rank hears the others no more; None while it does."""
         self._bulletin = bulletin
         self._rank = rank
         self._clock = clock or SystemClock()
-        self._on_noticed = on_noticed
+        self._hooks = hooks or Hooks()
         self._pace = max(1.0, num_ranks / _RANKS_AT_FULL_PACE)
         self._beat_s = beat_s(num_ranks)
         self._changed = threading.Condition()
@@ -60,11 +82,12 @@ class Team:
         self._member = Member(rank)
         self._counter = self._member.counter
         self._save: RankSave | None = None
-        self._last_trouble: tuple[EventKind, int] | None = None
+        self._teller = Teller(rank)
         self._has_notice = self._has_told_notice = self._has_heard_notice = False
         self._limit_is_over = False
         self._silence = Silence(self._clock.now())
-        self._rates = RateReader()
+        self._rates = RateReader(rank)
+        self._pace_of_calls = Pace(self._clock.now())
         self._round_s = self._posted_s = self._looked_s = self._clock.now()
         self._beat = 0
         self._last_post: Post | None = None
@@ -77,6 +100,7 @@ class Team:
                 clock=self._clock,
                 changed=self._changed,
                 hurry=self._wake.set,
+                on_ready=self._hooks.ready,
             )
         self._thread = threading.Thread(target=self._run, name="rampmeter-ranks", daemon=True)
 
@@ -115,14 +139,19 @@ class Team:
         self._wake.set()
         return agreed
 
-    def begin_save(self, agreed: Agreed, step: int, throttle: Throttle) -> RankSave:
-        """This rank holds its snapshot of `step` for the agreed save; `throttle` is new and holds its writer."""
+    def begin_save(
+        self, agreed: Agreed, step: int, throttle: Throttle, *, max_streams: int | None = None
+    ) -> RankSave:
+        """This rank holds its snapshot of `step` for the agreed save; `throttle` is new and holds its writer.
+
+        Rank 0's `max_streams` counts: how many ranks may write at once, None = all.
+        """
         with self._changed:
             attendance = self._member.begin(agreed, step)
             save = RankSave(self._member, attendance, throttle, changed=self._changed, hurry=self._wake.set)
             self._save = save
             if self.conductor is not None:
-                self.conductor.begins()
+                self.conductor.begins(max_streams)
             if self.lost is not None:
                 self._member.lost(self.lost)
             save.stop_if_failed()
@@ -130,24 +159,26 @@ class Team:
         self._wake.set()
         return save
 
-    def cannot_save(self, agreed: Agreed, why: str) -> None:
+    def cannot_save(self, agreed: Agreed, why: str, reason: FailReason) -> None:
         """This rank has no snapshot for the agreed save: it fails on all ranks."""
         with self._changed:
-            self._member.cannot(agreed, why)
+            self._member.cannot(agreed, why, reason)
         self._wake.set()
 
     def notice(self) -> None:
         """This rank was told that the job ends. Takes no lock, for it may be called inside a signal handler."""
         self._has_notice = True
 
-    def propose(self, purpose: Purpose, *, detail: str = "", step_s: float | None = None) -> bool:
-        """Rank 0: propose to all ranks to do this; `step_s` is how long a step takes.
+    def propose(self, purpose: Purpose, *, detail: str = "") -> bool:
+        """Rank 0: propose to all ranks to do this.
 
         False while another proposal is open, the last save has not ended everywhere, or a rank is silent or has left.
         """
         assert self.conductor is not None
         reach_s = max(LEAST_AHEAD_S, 3.0 * _IDLE_S * self._pace)
-        return self.lost is None and self.conductor.propose(purpose, detail, calls_ahead(step_s, reach_s))
+        return self.lost is None and self.conductor.propose(
+            purpose, detail, calls_ahead(self._pace_of_calls.step_s, reach_s)
+        )
 
     # -- the thread --------------------------------------------------------------------------------------------
 
@@ -169,9 +200,17 @@ class Team:
         self._read()
         self._post(now_s)
         self._look(now_s)
-        if self.conductor is not None and self.conductor.conduct(now_s):
-            self._read()
+        if self.conductor is not None:
+            self._pace_of_calls.look(now_s, self._counter.num_calls)
+            self._propose_wish()
+            if self.conductor.conduct(now_s):
+                self._read()
         self._round_s = self._clock.now()
+
+    def _propose_wish(self) -> None:
+        wish = None if self._member.is_voting or self._member.leaving else self._hooks.wish()
+        if wish is not None:
+            self.propose(wish.purpose, detail=wish.detail)
 
     def _period_s(self) -> float:
         with self._changed:
@@ -200,7 +239,7 @@ class Team:
                 self._changed.notify_all()
             if event.kind is EventKind.NOTICED and not self._has_heard_notice:
                 self._has_heard_notice = True
-                self._on_noticed(event.rank)
+                self._hooks.noticed(event.rank)
 
     def _heard(self, event: Event) -> None:
         self._member.heard(event)
@@ -208,19 +247,7 @@ class Team:
             self.conductor.heard(event)
         if self._save is not None:
             self._save.stop_if_failed()
-        if event.kind is EventKind.COMMITTED:
-            self._last_trouble = None
-        elif event.kind is EventKind.FAILED:
-            self._tell(event, f"a save fails on all ranks, because of rank {event.rank}: {event.detail}")
-        elif event.kind is EventKind.ABORTED:
-            self._tell(event, f"the ranks did not agree on a call of step(): {event.detail}")
-
-    def _tell(self, event: Event, trouble: str) -> None:
-        """Say it once until they agree again: several ranks may tell the same, and rank 0 goes on trying."""
-        kind = (event.kind, event.rank)
-        if kind != self._last_trouble:
-            self._last_trouble = kind
-            _log.warning(trouble)
+        self._teller.heard(event)
 
     def _post(self, now_s: float) -> None:
         """On each beat, and at once where there is news for rank 0."""

@@ -19,6 +19,7 @@ from rampmeter.core.fields import (
     Seconds,
     Text,
 )
+from rampmeter.core.messages import FailReason
 
 _MAX_LINE_CHARS = 300
 Line = Annotated[str, Text(r"[ -~]*", _MAX_LINE_CHARS)]
@@ -57,6 +58,7 @@ class Event:
     rank      who is meant: who failed, cannot, or was told
     at_call   the call of `step()`, counted from 1 and alike on all ranks
     detail    of a proposal what its maker wants to hand over, of all others why
+    reason    of a failure the word for it
     new_group the process group of saves is to be replaced in that call, before anything else
     """
 
@@ -66,6 +68,7 @@ class Event:
     at_call: Count = 0
     purpose: Purpose = Purpose.SAVE
     detail: Line = ""
+    reason: FailReason = FailReason.NONE
     new_group: Bool = False
 
 
@@ -132,6 +135,8 @@ class Word:
     bytes_per_s   for the whole job; absent = unthrottled
     left_s        how long that is valid, counted from when the word was said; absent = no end
     total_bytes   what all ranks are going to write in the save `number`; absent = not all have said so
+    max_streams   so many ranks may write at once, each its part of the rate; absent = all, by their bytes
+    turn          with it: only ranks below this number may write now
     """
 
     beat: Count
@@ -140,3 +145,5 @@ class Word:
     bytes_per_s: MaybeRate = None
     left_s: MaybeSeconds = None
     total_bytes: MaybeBytes = None
+    max_streams: MaybeCount = None
+    turn: Count = 0

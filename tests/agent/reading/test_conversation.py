@@ -73,13 +73,17 @@ def test_a_slot_that_nobody_wants_any_more_is_not_waited_for(serve, tmp_path):
 
     server = serve(answers)
     interrupter = threading.Thread(
-        target=lambda: (_wait_for_slot(server), ckpt._desk._reads.stop("interrupted"))
+        target=lambda: (_wait_for_slot(server), ckpt._started.voice.desk._reads.stop("interrupted"))
     )
     with rampmeter.Checkpointer(tmp_path, coordinator=url_of(server)) as ckpt:
         interrupter.start()
         with pytest.raises(rampmeter.RestoreError):
             ckpt.restore(state_of(SIZE, 0.0))
-        wait_for(lambda: ckpt._keeper._unanswered is None, what="the end of the request", limit_s=5.0)
+        wait_for(
+            lambda: ckpt._started.voice._keeper._unanswered is None,
+            what="the end of the request",
+            limit_s=5.0,
+        )
     release.set()
     interrupter.join()
     assert said(server, "jobs/finish")

@@ -17,7 +17,7 @@ class Desk:
     """Keeps what was said to it; its cells have no limit."""
 
     def __init__(self):
-        self.said, self.done_bytes = [], []
+        self.said, self.taken_bytes = [], []
 
     def begin_read(self, num_bytes):
         self.throttle = Throttle()
@@ -30,7 +30,7 @@ class Desk:
 
     def end_read(self):
         self.said.append("end")
-        self.done_bytes.append(self.throttle.counters().done_bytes)
+        self.taken_bytes.append((self.throttle._taken_bytes, self.throttle.counters().done_bytes))
 
     def slot(self, num_bytes):
         return read_slot(self, num_bytes)
@@ -58,7 +58,7 @@ def test_every_byte_of_a_checkpoint_is_paid_for_once(root, saved, make_run):
     found = restore(root, make_run(seed=9).state, slot=desk.slot)
     assert found.step == 2
     assert desk.said == [saved[2], "through", "end"]
-    assert desk.done_bytes == [saved[2]]
+    assert desk.taken_bytes == [(saved[2], saved[2])]
 
 
 def test_each_candidate_has_a_slot_of_its_own(root, saved, make_run):
