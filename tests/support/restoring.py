@@ -2,7 +2,6 @@
 
 import logging
 import random
-import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,11 +73,6 @@ def restoring(root_path, num_bytes, log, **environ):
     command = [sys.executable, Path(__file__), root_path, str(num_bytes)]
     with running(command, log, **environ) as process:
         yield process
-
-
-def ended(process: "subprocess.Popen[bytes]", limit_s=20.0):
-    """Its exit code."""
-    return process.wait(limit_s)
 
 
 def _main():

@@ -108,7 +108,7 @@ def test_two_restores_at_once_stay_below_the_read_budget_together(tmp_path, pool
     assert one.is_loaded()
     assert two.is_loaded()
     assert 0 < most_allowed(one.events, two.events) <= BUDGET
-    assert 5.0 < took_s < 20.0
+    assert 5.0 < took_s < 30.0
 
 
 def test_where_no_coordinator_answers_a_restore_begins_after_its_delay_and_is_counted(tmp_path):
@@ -131,7 +131,7 @@ def test_a_coordinator_that_dies_in_mid_restore_holds_it_up_for_its_lease_and_th
             coordinator.process.kill()
             coordinator.process.wait()
     assert job.is_loaded()
-    assert 2.0 < job.took_s < 20.0
+    assert 2.0 < job.took_s < 28.0
     assert allowed(job.events) == [2 * MB, 0, None, 0]
     assert job.governances() == [Governance.LEASE, Governance.UNGOVERNED]
     assert job.num_ungoverned == 1
@@ -157,8 +157,8 @@ def test_a_signal_ends_a_restore_and_its_lease(tmp_path, pool, number, code):
     with serving(tmp_path, "--fresh", **pool("2MB/s")) as coordinator:
         environ = {"RAMPMETER_COORDINATOR": coordinator.url, "PYTHONPATH": ":".join(sys.path)}
         with restoring(tmp_path / "job", SIZE, tmp_path / "job.log", **environ) as process:
-            wait_for(lambda: leases(coordinator), what="the lease")
+            wait_for(lambda: leases(coordinator), what="the lease", limit_s=90)
             process.send_signal(number)
-            assert process.wait(10.0) == code
+            assert process.wait(30.0) == code
         assert leases(coordinator) == []
     assert "restored 1" not in (tmp_path / "job.log").read_text()
