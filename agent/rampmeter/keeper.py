@@ -129,9 +129,8 @@ class Keeper:
         except Exception as error:
             _log.exception("the conversation with the coordinator has ended")
             self._desk.not_answered(_LONGEST_NAP_S, str(error))
-            await self._converse(
-                None
-            )  # time goes on: a restore that waits for an answer does not wait for ever
+            # Time goes on: a restore that waits for an answer does not wait for ever.
+            await self._converse(None)
 
     async def _converse(self, client: Client | None) -> None:
         while not self._closing and not self._desk.stopped:
