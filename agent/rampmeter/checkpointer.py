@@ -10,13 +10,14 @@ import os
 import random
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 from rampmeter import restore as restoring
 from rampmeter.config import job_settings
 from rampmeter.core.clock import Clock, SystemClock
-from rampmeter.core.errors import ConfigError
+from rampmeter.core.errors import ConfigError, LeaseLost, RestoreError
 from rampmeter.core.messages import EndReason, Survives
 from rampmeter.events import Event, Restored
 from rampmeter.janitor import Janitor
@@ -26,7 +27,9 @@ from rampmeter.preflight.lookout import Lookout
 from rampmeter.ranks.crew import REPLACED, Crew
 from rampmeter.ranks.opening import num_ranks, open_together
 from rampmeter.ranks.team import Hooks
+from rampmeter.reading.slot import read_slot, unpaced
 from rampmeter.report import SaveReport
+from rampmeter.restore import RestoredCheckpoint
 from rampmeter.retention import Keep
 from rampmeter.saving import Saver
 from rampmeter.signals import NoticeSignals
@@ -222,14 +225,16 @@ class Checkpointer:
     def restore(self, state: State, *, step: int | None = None, fresh: bool = False) -> int | None:
         """Load the newest whole checkpoint into `state` (or exactly `step`); its step, or None if there is none.
 
+        Waits for a read slot as long as the coordinator answers, and for up to half a minute where it does not; the
+        ranks of a job of several read at once and unpaced.
+
         Raises RestoreError if there are checkpoints but none can be loaded, ForeignCheckpoints if the root holds
-        another writer's and `fresh` is not said. Nothing is touched then. In a job of many ranks all call it at once,
-        and get the same answer or the same error.
+        another writer's and `fresh` is not said, SystemExit(75) if the end of the job is announced before all is read.
+        Nothing is touched then. In a job of many ranks all call it at once, and get the same answer or the same error.
         """
         taking = self._started
         begun_s = self._clock.now()
-        with nullcontext() if self._crew is None else self._crew.group_of_its_own() as group:
-            found = restoring.restore(self._root, state, step=step, fresh=fresh, group=group)
+        found = self._restore(taking, state, step=step, fresh=fresh)
         if found is not None and taking.voice is not None:
             load_s = self._clock.now() - begun_s
             taking.voice.desk.restored(found.step, load_s=load_s, rolled_back=found.rolled_back)
@@ -243,6 +248,21 @@ class Checkpointer:
             )
         )
         return found.step
+
+    def _restore(
+        self, taking: Taking, state: State, *, step: int | None, fresh: bool
+    ) -> RestoredCheckpoint | None:
+        alone = taking.voice if self._crew is None and not self._closed else None
+        slot = unpaced if alone is None else partial(read_slot, alone.desk)
+        try:
+            with nullcontext() if self._crew is None else self._crew.group_of_its_own() as group:
+                return restoring.restore(self._root, state, step=step, fresh=fresh, slot=slot, group=group)
+        except LeaseLost as error:
+            if taking.is_noticed and not taking.is_replaced:
+                raise SystemExit(EXIT_PREEMPTED) from error
+            raise RestoreError(
+                "nothing is loaded: a newer attempt of this job has claimed the root"
+            ) from error
 
     def step(self, step: int, state: State) -> None:
         """Say that training has done `step`; takes the snapshot of `state` if a save is due and granted.
@@ -293,7 +313,7 @@ class Checkpointer:
 
     @property
     def num_ungoverned(self) -> int:
-        """Saves written with no right but the job's own, because no coordinator had ever answered. Rank 0 counts."""
+        """Saves and restores with no right but the job's own, because no coordinator answered. Rank 0 counts."""
         voice = self._started.voice
         return voice.desk.num_ungoverned if voice is not None else 0
 

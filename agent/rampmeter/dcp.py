@@ -50,6 +50,7 @@ from rampmeter.hashing import HashedFile
 from rampmeter.layout import METADATA_NAME
 from rampmeter.manifest import Manifest
 from rampmeter.metered_fs import MeteredFileSystem
+from rampmeter.reading.pace import UNPACED, Pace
 from rampmeter.statekeys import LEAD, RESERVED
 from rampmeter.throttle import Throttle
 from rampmeter.verification import ByteRange, Verifier
@@ -324,10 +325,10 @@ def local_part(tensor: torch.Tensor) -> torch.Tensor:
 class VerifiedReader(FileSystemReader):
     """Reads one checkpoint: `.metadata` is verified before it is unpickled, shards by whom `verifier` is asked to."""
 
-    def __init__(self, directory: Path, manifest: Manifest) -> None:
+    def __init__(self, directory: Path, manifest: Manifest, *, pace: Pace = UNPACED) -> None:
         super().__init__(directory)
         self.manifest = manifest
-        self.verifier = Verifier(directory, manifest)
+        self.verifier = Verifier(directory, manifest, pace=pace)
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
         self.verifier.verify_file(METADATA_NAME)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from rampmeter import telling
 from rampmeter.confirming import LOOK_AGAIN_S, Confirming
 from rampmeter.core.clock import Clock
+from rampmeter.core.lifecycle import OF_A_RESTORE
 from rampmeter.core.messages import AnyAnswer, EndReason, Fence, Plan, Request, SlotRequest
 from rampmeter.core.notice import GivenUp, GiveUp
 from rampmeter.core.pacer import Action, Governance, Pacer, PacerState
@@ -22,8 +23,10 @@ from rampmeter.joblog import log_given_up, log_held_back, log_plan, log_saved
 from rampmeter.layout import Claim
 from rampmeter.preflight.lookout import HANGS, Tell
 from rampmeter.preflight.shortage import Shortage
+from rampmeter.reading.turns import ReadTurns
 from rampmeter.report import SaveReport
 from rampmeter.speech import Restoration, Speech
+from rampmeter.throttle import Throttle
 
 _log = logging.getLogger("rampmeter")
 
@@ -68,6 +71,7 @@ class Desk:
         self._on_event = on_event
         self._poke = poke
         self._look = look
+        self._reads = ReadTurns(pacer.reading, pool=speech.settings.pool, clock=clock, on_event=on_event)
         self._held_back: Shortage | None = None
         self._lock = threading.RLock()
         self._flow: Flow | None = None
@@ -125,6 +129,31 @@ class Desk:
                 Restoration(step=step, rolled_back=rolled_back, load_s=load_s, ended_s=now_s)
             )
 
+    def begin_read(self, num_bytes: int) -> Throttle:
+        """A checkpoint of `num_bytes` is about to be read, through this cell."""
+        with self._lock:
+            self._pacer.begin_reading(num_bytes, self._clock.now())
+            throttle = self._reads.begin()
+            self.advance()
+        self._poke()
+        return throttle
+
+    def read_through(self) -> None:
+        """All of it was read; what follows needs no storage."""
+        with self._lock:
+            now_s = self._clock.now()
+            self._reads.end(now_s)
+            self._pacer.reading.read_through(now_s)
+        self._poke()
+
+    def end_read(self) -> None:
+        """The restore is over, one way or the other."""
+        with self._lock:
+            now_s = self._clock.now()
+            self._reads.end(now_s)
+            self._pacer.reading.end(now_s)
+        self._poke()
+
     def stall_known(self, stall_s: float) -> None:
         """The cold-start figure for the stall of a save; `size_known` tells it on."""
         with self._lock:
@@ -157,6 +186,7 @@ class Desk:
             self.stopped, self.wants_snapshot = True, False
             if self._flow is not None:
                 self._flow.abort("superseded")
+            self._reads.stop("superseded")
 
     @property
     def plan(self) -> Plan | None:
@@ -177,8 +207,8 @@ class Desk:
 
     @property
     def num_ungoverned(self) -> int:
-        """Saves that were written by no right but the job's own."""
-        return self._pacer.num_ungoverned
+        """Saves and restores that had no right to but the job's own."""
+        return self._pacer.num_ungoverned + self._pacer.reading.num_ungoverned
 
     # -- said by the keeper's thread ---------------------------------------------------------------------------
 
@@ -196,6 +226,8 @@ class Desk:
             self._note_state(now_s)
             self.wants_snapshot = self._pacer.wants_snapshot and not self.stopped
             self._carry_rate(now_s)
+            leaving = self._noticed_s is not None
+            self._reads.carry(now_s, leaving=leaving, saving=self._pacer.holds_snapshot)
             self._confirm()
             action = self._pacer.next_action(now_s)
             return Action.NOTHING if self._confirming.delays(action, now_s) else action
@@ -204,7 +236,7 @@ class Desk:
         """Seconds until `advance` may have something new; infinity if nothing is coming."""
         with self._lock:
             now_s = self._clock.now()
-            wake_s = self._pacer.wake_at(now_s)
+            wake_s = min(self._pacer.wake_at(now_s), self._reads.wake_at(now_s))
             if self._confirming.is_open:
                 wake_s = min(wake_s, now_s + LOOK_AGAIN_S)
             if self._writes_without_lease():
@@ -215,6 +247,8 @@ class Desk:
         """The request that stands for `action`, and the time at which it is sent."""
         with self._lock:
             now_s = self._clock.now()
+            if action in OF_A_RESTORE:
+                return self._reads.word(action, self._speech.envelope(), now_s), now_s
             return self._speech.word(action, self._pacer, self._flow, now_s), now_s
 
     def has_become_urgent(self, request: Request) -> bool:
@@ -228,8 +262,10 @@ class Desk:
             now_s = self._clock.now()
             self._confirming.answered(answer.seq, fence.epoch if fence else 0, now_s)
             before = self._pacer.lease_clock.plan
-            self._pacer.answered(answer, first_sent_s, now_s)
+            self._pacer.answered(answer, first_sent_s, now_s, of_read=action in OF_A_RESTORE)
             self._pacer.said(action, now_s)
+            if action is Action.REGISTER and not self._speech.has_told_size:
+                self._pacer.forgotten()  # it became known while this was on its way
             self._note_plan(before, now_s)
             self._heard(now_s, reachable=True, detail="answers")
             self.advance()
@@ -256,8 +292,9 @@ class Desk:
                 return []
             now_s = self._clock.now()
             words: list[Request] = []
-            if self._pacer.next_action(now_s) is Action.RELEASE:
-                words.append(self._speech.word(Action.RELEASE, self._pacer, None, now_s))
+            last = self._pacer.next_action(now_s)
+            if last in (Action.RELEASE, Action.RELEASE_READ):
+                words.append(self.word(last)[0])
             return [*words, self._speech.farewell(reason)]
 
     def claim_check_is_due(self) -> bool:

@@ -77,6 +77,25 @@ class SaveEnded(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreWaits(Event):
+    """A restore has nothing that it may read at for a second or longer, and why, in words; each reason is told once."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreRateChanged(Event):
+    """What the restore may read from now on: `bytes_per_s` until `until_s`; None = unthrottled or without end.
+
+    0 at its end, when all was read or it was given up.
+    """
+
+    bytes_per_s: int | None
+    until_s: float | None
+    governance: Governance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Restored(Event):
     """State was loaded from a checkpoint; `skipped` says why newer ones were not."""
 

@@ -45,9 +45,9 @@ _LONGEST_PAUSE_S = 5.0
 _FAREWELL_S = 2.0
 """What saying goodbye may take at the end of the job."""
 
-_HELD = frozenset({Action.ASK, Action.RENEW})
-_OF_A_LEASE = frozenset({Action.READY, Action.RENEW, Action.RELEASE})
-_PRESSING = _OF_A_LEASE | {Action.ASK}
+_HELD = frozenset({Action.ASK, Action.RENEW, Action.ASK_READ, Action.RENEW_READ})
+_OF_A_LEASE = frozenset({Action.READY, Action.RENEW, Action.RELEASE, Action.RENEW_READ, Action.RELEASE_READ})
+_PRESSING = _OF_A_LEASE | {Action.ASK, Action.ASK_READ}
 """A held request is dropped for any other of these; all other requests are answered at once anyway."""
 
 
@@ -115,16 +115,22 @@ class Keeper:
         try:
             asyncio.run(self._run())
         except Exception:
-            _log.exception("the conversation with the coordinator has ended; no more saves will be granted")
+            _log.exception("the agent's own thread has ended; nothing more will be saved")
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
         if self._url is None:
             await self._converse(None)
             return
-        async with Client(self._url, self._pool) as client:
-            await self._converse(client)
-            await self._farewell(client)
+        try:
+            async with Client(self._url, self._pool) as client:
+                await self._converse(client)
+                await self._farewell(client)
+        except Exception as error:
+            _log.exception("the conversation with the coordinator has ended")
+            self._desk.not_answered(_LONGEST_NAP_S, str(error))
+            # Time goes on: a restore that waits for an answer does not wait for ever.
+            await self._converse(None)
 
     async def _converse(self, client: Client | None) -> None:
         while not self._closing and not self._desk.stopped:
@@ -195,8 +201,7 @@ class Keeper:
             self._wake.clear()
             action = self._desk.advance()
             other = action is not flight.action or self._desk.has_become_urgent(flight.request)
-            overtaken = flight.action in _HELD and action in _PRESSING and other
-            if self._closing or self._desk.stopped or overtaken:
+            if self._closing or self._desk.stopped or (other and _gives_way(flight.action, action)):
                 return False
             await self._check_claim()
             waker = asyncio.ensure_future(self._wake.wait())
@@ -266,6 +271,11 @@ class Keeper:
         except (RampmeterError, TimeoutError):
             if plan is not None:
                 await aside(self._on_plan, plan)
+
+
+def _gives_way(in_flight: Action, action: Action) -> bool:
+    """A held request is dropped for something more pressing, and one to read as soon as nobody wants that any more."""
+    return in_flight is Action.ASK_READ or (in_flight in _HELD and action in _PRESSING)
 
 
 def _is_urgent(request: Request) -> bool:

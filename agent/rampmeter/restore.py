@@ -21,6 +21,7 @@ from rampmeter.loading import load_state
 from rampmeter.manifest import Manifest, check_identity, read_manifest
 from rampmeter.marks import note_proven
 from rampmeter.ranks.peers import Peers
+from rampmeter.reading.slot import Slot, unpaced
 from rampmeter.state import State
 from rampmeter.verification import Verifier
 
@@ -48,11 +49,13 @@ def restore(
     step: int | None = None,
     fresh: bool = False,
     group: dist.ProcessGroup | None = None,
+    slot: Slot = unpaced,
 ) -> RestoredCheckpoint | None:
     """Load the newest whole checkpoint into `state`, or exactly `step`; None if there is none at all.
 
     RestoreError (or one of its kinds) if checkpoints exist but none can be loaded, if `step` cannot be, or if the
-    state does not fit. `fresh` ignores checkpoints of other writers in the root.
+    state does not fit. `fresh` ignores checkpoints of other writers in the root. `slot` is entered before the bytes of
+    a checkpoint are read and says how fast they may be.
 
     All ranks of `group` (gloo; None = a process that is alone) call this together and get the same answer or the same
     error. The `step` and `fresh` of rank 0 count. The group is used for nothing else meanwhile.
@@ -66,7 +69,7 @@ def restore(
             if not peers.from_first(partial(root.is_committed, name)):
                 skips.add(name, "it was never committed")
                 continue
-            values = _load(root, name, state, peers)
+            values = _load(root, name, state, peers, slot)
         except (CorruptCheckpoint, OSError) as error:
             if isinstance(error, CorruptCheckpoint) and peers.rank == 0:
                 note_proven(root.directory(name), whole=False)
@@ -132,10 +135,11 @@ def _is_passed(root: Root, name: StepName) -> bool:
     return newest.step > name.step
 
 
-def _load(root: Root, name: StepName, state: State, peers: Peers) -> dict[str, Any]:
+def _load(root: Root, name: StepName, state: State, peers: Peers, slot: Slot) -> dict[str, Any]:
     directory = root.directory(name)
     manifest = peers.from_first(lambda: _manifest_of(directory, name))
-    loaded = load_state(state, dcp.VerifiedReader(directory, manifest), peers)
+    with slot(manifest.total_bytes) as pace:
+        loaded = load_state(state, dcp.VerifiedReader(directory, manifest, pace=pace), peers)
     if loaded.is_whole and peers.rank == 0:
         note_proven(directory, whole=True)
     return loaded.values

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 
 from rampmeter.config import JobSettings
-from rampmeter.core import interval
+from rampmeter.core import interval, phase
 from rampmeter.core.clock import Clock
 from rampmeter.core.decode import decode, encode
 from rampmeter.core.errors import ProtocolError
@@ -62,7 +62,7 @@ class Spokesman:
             on_plan=self._keep_plan,
         )
         self.desk = Desk(
-            self._make_pacer(clock.now(), rng.random()),
+            self._make_pacer(clock.now(), rng),
             self.speech,
             clock=clock,
             on_event=tell,
@@ -70,7 +70,7 @@ class Spokesman:
             look=look,
         )
 
-    def _make_pacer(self, now_s: float, draw: float) -> Pacer:
+    def _make_pacer(self, now_s: float, rng: random.Random) -> Pacer:
         is_local = self._settings.coordinator is None
         lease_clock = LeaseClock()
         kept = self._kept_plan()
@@ -79,10 +79,11 @@ class Spokesman:
         return Pacer(
             lease_clock,
             now_s=now_s,
-            draw=draw,
+            draw=rng.random(),
             own_period_s=self._own_period(self.speech.figures),
             local=is_local,
             looks_first=True,
+            read_unasked_s=phase.read_unasked_in(rng),
         )
 
     def start(self) -> None:

@@ -5,7 +5,6 @@ Sends nothing.
 """
 
 from dataclasses import dataclass
-from typing import TypedDict
 
 from rampmeter.config import JobSettings
 from rampmeter.core.messages import (
@@ -24,6 +23,7 @@ from rampmeter.core.messages import (
 )
 from rampmeter.core.notice import GiveUp
 from rampmeter.core.pacer import Action, Pacer
+from rampmeter.envelope import Envelope
 from rampmeter.figures import Figures
 from rampmeter.flow import Flow
 from rampmeter.layout import Claim
@@ -38,15 +38,6 @@ _SHORTEST_S = 1e-3
 
 _ABORT_REASONS = frozenset({FailReason.LEASE_LOST, FailReason.SUPERSEDED, FailReason.CLOSING, *GiveUp})
 _NOTHING_YET = FlowCounters(done_bytes=0, throttled_s=0.0, blocked_s=0.0, busy_s=0.0)
-
-
-class Envelope(TypedDict):
-    """What every request carries."""
-
-    job_uid: str
-    attempt: int
-    seq: int
-    ack: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +72,7 @@ class Speech:
         self._lead_s: float | None = None
         self._committed_step: int | None = None
         self._committed_s: float | None = None
+        self._registered_bytes: int | None = None
         self._num_failed = 0
         self._last_failure = FailReason.NONE
 
@@ -157,7 +149,7 @@ class Speech:
 
     def word(self, action: Action, pacer: Pacer, flow: Flow | None, now_s: float) -> Request:
         """The request that stands for `action`, with the next number."""
-        envelope = self._next()
+        envelope = self.envelope()
         if action is Action.REGISTER:
             return self._register(envelope, pacer)
         if action is Action.ASK:
@@ -168,16 +160,23 @@ class Speech:
             return self._release(envelope, pacer)
         return self._of_lease(action, envelope, pacer, flow, now_s)
 
+    @property
+    def has_told_size(self) -> bool:
+        """The newest registration was worded with the size that is known now."""
+        return self._registered_bytes == self.figures.num_bytes
+
     def farewell(self, reason: EndReason) -> Finish:
         """The attempt ends."""
-        return Finish(**self._next(), reason=reason)
+        return Finish(**self.envelope(), reason=reason)
 
-    def _next(self) -> Envelope:
+    def envelope(self) -> Envelope:
+        """The next number."""
         self._seq += 1
         return Envelope(job_uid=self._job_uid, attempt=self.claim.number, seq=self._seq, ack=self._ack)
 
     def _register(self, envelope: Envelope, pacer: Pacer) -> Register:
         settings, figures, plan = self.settings, self.figures, pacer.lease_clock.plan
+        self._registered_bytes = figures.num_bytes
         return Register(
             **envelope,
             name=settings.name,
@@ -208,7 +207,7 @@ class Speech:
             num_skipped=pacer.num_skipped,
             num_failed=self._num_failed,
             last_failure=self._last_failure,
-            num_ungoverned=pacer.num_ungoverned,
+            num_ungoverned=pacer.num_ungoverned + pacer.reading.num_ungoverned,
             restored_step=restored.step if restored else None,
             rolled_back=restored.rolled_back if restored else False,
             load_s=begun_from.load_s if begun_from else None,

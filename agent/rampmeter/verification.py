@@ -14,6 +14,7 @@ from rampmeter.core.errors import CorruptCheckpoint
 from rampmeter.hashing import digest_bytes, digest_of, new_hasher, num_blocks
 from rampmeter.manifest import FileEntry, Manifest
 from rampmeter.pushout import forget
+from rampmeter.reading.pace import UNPACED, Pace
 
 _READ_BYTES = 1024 * 1024
 _NUM_THREADS = 2
@@ -32,6 +33,7 @@ class Verifier:
 
     past_cache: what this host holds in memory of a block is given up before it is read, so that storage is asked.
     on_read: called with the bytes of each block that was read and fits, from the reading threads.
+    pace: how fast it may read.
     """
 
     def __init__(
@@ -41,11 +43,13 @@ class Verifier:
         *,
         past_cache: bool = False,
         on_read: Callable[[int], object] = lambda _num_bytes: None,
+        pace: Pace = UNPACED,
     ) -> None:
         self._directory = directory
         self._manifest = manifest
         self._past_cache = past_cache
         self._on_read = on_read
+        self._pace = pace
         self._local = threading.local()
 
     def verify_sizes(self) -> None:
@@ -94,7 +98,8 @@ class Verifier:
             entry = self._manifest.entry(name)
             self._verify_size(name, entry.num_bytes)
             work += [(entry, index, expected[name][index]) for index in sorted(indices)]
-        with ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="rampmeter-verify") as pool:
+        threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="rampmeter-verify")
+        with threads as pool, self._pace.guarded():
             for _ in pool.map(lambda item: None if is_pointless() else self._verify_block(*item), work):
                 pass
 
@@ -134,17 +139,19 @@ class Verifier:
     def _verify_block(self, entry: FileEntry, index: int, expected: bytes) -> None:
         hasher = new_hasher(entry.algorithm)
         buffer = self._buffer()
-        left_bytes = self._manifest.block_bytes
+        offset_bytes = index * self._manifest.block_bytes
+        size_bytes = left_bytes = min(self._manifest.block_bytes, entry.num_bytes - offset_bytes)
+        read = self._pace.reader(entry.name, index)
         with (self._directory / entry.name).open("rb", buffering=0) as stream:
             if self._past_cache:
-                forget(stream.fileno(), index * left_bytes, left_bytes)
-            stream.seek(index * self._manifest.block_bytes)
-            while left_bytes and (count := stream.readinto(buffer[:left_bytes])):
+                forget(stream.fileno(), offset_bytes, left_bytes)
+            stream.seek(offset_bytes)
+            while left_bytes and (count := read(stream, buffer[:left_bytes])):
                 hasher.update(buffer[:count])
                 left_bytes -= count
         if hasher.digest() != expected:
             raise CorruptCheckpoint(f"file {entry.name} does not match its digest (block {index})")
-        self._on_read(self._manifest.block_bytes - left_bytes)
+        self._on_read(size_bytes - left_bytes)
 
     def _buffer(self) -> memoryview:
         """One reading buffer per thread: fresh memory for each read costs more than the hash."""

@@ -1,6 +1,7 @@
 """Helpers of the agent's tests: a root, a small training run that consumes randomness, and one way to save it."""
 
 import random
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from rampmeter.layout import Root
 from rampmeter.saving import Saver, SaveReport
 from rampmeter.throttle import Throttle
 from support.rank_programs import Ranks, rank_programs
+from support.scripted import Answers, Scripted
 
 LIMIT_S = 60.0
 
@@ -118,3 +120,19 @@ def save() -> Callable[..., SaveReport]:
         return saver.begin(step, state, throttle, **kwargs).result(LIMIT_S)
 
     return run
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Answers], Scripted]]:
+    servers: list[Scripted] = []
+
+    def start(answers: Answers) -> Scripted:
+        server = Scripted(answers)
+        servers.append(server)
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        return server
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()

@@ -1,72 +1,14 @@
 """The keeper's conversation, with a real HTTP server that answers as a test says."""
 
-import json
 import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import rampmeter
-from rampmeter.core.decode import encode
 from rampmeter.core.messages import Answer, GoneReason, WaitReason
 from support.answers import gone, grant, noted, plan, wait
 from support.training import Run
 from support.waiting import wait_for
-
-Answers = Callable[[str, dict[str, Any]], Answer | None]
-
-
-class Scripted(ThreadingHTTPServer):
-    """Keeps what is said; answers with `answers`, with 503 where that is None."""
-
-    daemon_threads = True
-
-    def __init__(self, answers: Answers) -> None:
-        self.answers = answers
-        self.said: list[tuple[str, dict[str, Any]]] = []
-        super().__init__(("127.0.0.1", 0), _Handler)
-
-    def slots(self) -> list[dict[str, Any]]:
-        """The slot requests so far."""
-        return [body for path, body in self.said if path == "slots"]
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        path = self.path.split("/v1/pools/default/")[1]
-        assert isinstance(self.server, Scripted)
-        self.server.said.append((path, body))
-        answer = self.server.answers(path, body)
-        content = b"{}" if answer is None else encode(answer)
-        self.send_response(503 if answer is None else 200)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_: Any) -> None:
-        """The tests' output is theirs."""
-
-
-@pytest.fixture
-def serve() -> Iterator[Callable[[Answers], Scripted]]:
-    servers: list[Scripted] = []
-
-    def start(answers: Answers) -> Scripted:
-        server = Scripted(answers)
-        servers.append(server)
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        return server
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
 
 
 def test_an_urgent_request_that_nobody_answered_is_said_anew(serve: Any, tmp_path: Path) -> None:
@@ -166,3 +108,30 @@ def test_who_holds_a_lease_does_not_back_off_for_long(serve: Any, tmp_path: Path
             ckpt.step(step, run.state)
             assert step < 100_000
         wait_for(lambda: num_releases() >= 8, what="the eighth try", limit_s=10.0)
+
+
+def test_a_size_that_is_known_while_the_registration_is_on_its_way_is_told_by_another(
+    serve: Any, tmp_path: Path
+) -> None:
+    """The first was worded without it."""
+
+    def answers(path: str, body: dict[str, Any]) -> Answer | None:
+        if path == "jobs/register":
+            known.wait(10.0)
+        return noted(body["seq"], plan=plan(heartbeat_s=0.2))
+
+    def sizes() -> list[Any]:
+        return [body.get("num_bytes") for path, body in list(server.said) if path == "jobs/register"]
+
+    known = threading.Event()
+    server, run = serve(answers), Run()
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+    with rampmeter.Checkpointer(tmp_path, coordinator=url) as ckpt:
+        wait_for(lambda: server.said, what="the registration")
+        ckpt.restore(run.state)
+        known.set()
+        wait_for(lambda: len(sizes()) >= 2, what="the second registration")
+        wait_for(lambda: server.said[-1][0] != "jobs/register", what="the heartbeat after it")
+    assert sizes()[0] is None
+    assert sizes()[1] > 0
+    assert len(sizes()) == 2

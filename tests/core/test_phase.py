@@ -17,6 +17,15 @@ def test_the_first_save_comes_within_ten_minutes() -> None:
         assert sum(draws) / len(draws) == pytest.approx(min(interval_s, 600.0) / 2, rel=0.05)
 
 
+def test_a_restore_waits_out_at_most_half_a_minute_of_silence() -> None:
+    """Uniform in [0, 30 s), so that jobs that lost the same coordinator do not read together."""
+    rng = random.Random(1)
+    draws = [phase.read_unasked_in(rng) for _ in range(2000)]
+    assert min(draws) >= 0.0
+    assert max(draws) < 30.0
+    assert sum(draws) / len(draws) == pytest.approx(15.0, rel=0.05)
+
+
 def test_an_offset_lies_in_the_interval_and_repeats_with_its_seed() -> None:
     """In [0, T), decided by the seed alone."""
     draws = [phase.draw_offset(300.0, [], random.Random(seed)) for seed in range(200)]

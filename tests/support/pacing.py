@@ -7,12 +7,18 @@ from support.answers import grant, noted, plan
 START = 1000.0
 
 
-def make(*, local=False, draw=0.5, own_period_s=40.0, kept=None, looks_first=False):
+def make(*, local=False, draw=0.5, own_period_s=40.0, kept=None, looks_first=False, read_unasked_s=0.0):
     clock = LeaseClock()
     if kept is not None:
         clock.remember(kept, START)
     return Pacer(
-        clock, now_s=START, draw=draw, own_period_s=own_period_s, local=local, looks_first=looks_first
+        clock,
+        now_s=START,
+        draw=draw,
+        own_period_s=own_period_s,
+        local=local,
+        looks_first=looks_first,
+        read_unasked_s=read_unasked_s,
     )
 
 

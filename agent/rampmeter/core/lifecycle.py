@@ -18,7 +18,7 @@ class PacerState(StrEnum):
 
 
 class Governance(StrEnum):
-    """By what right a save writes."""
+    """By what right a save writes, or a restore reads."""
 
     LEASE = "lease"
     SAFE_RATE = "safe_rate"
@@ -36,7 +36,13 @@ class Action(StrEnum):
     READY = "ready"
     RENEW = "renew"
     RELEASE = "release"
+    ASK_READ = "ask_read"
+    RENEW_READ = "renew_read"
+    RELEASE_READ = "release_read"
 
+
+OF_A_RESTORE = frozenset({Action.ASK_READ, Action.RENEW_READ, Action.RELEASE_READ})
+"""The others are of a save, or of neither."""
 
 _S = PacerState
 TRANSITIONS: dict[PacerState, frozenset[PacerState]] = {

@@ -8,12 +8,14 @@ Slot first, snapshot after: the snapshot is taken only in ARMED. Events come in 
 do comes out of `next_action`, and `wake_at` says when to look again. Never waits for the coordinator for ever: a silent
 one is replaced by the safe rate once it is usable, and where there is no plan at all by an ungoverned save. After a
 notice it waits for a first answer for two seconds; one that answers is obeyed up to the last moment to begin.
+
+A job has one lease. While it restores, no save is asked for, since training stands still; a flush that goes on comes
+first, and the restore waits for it (`reading`).
 """
 
 import math
 from dataclasses import replace
 
-from rampmeter.core import phase
 from rampmeter.core.leaseclock import LeaseClock
 from rampmeter.core.lifecycle import ENDED, IN_PROGRESS, TRANSITIONS, Action, Governance, PacerState
 from rampmeter.core.looking import LookFirst
@@ -24,11 +26,12 @@ from rampmeter.core.messages import (
     GoneReason,
     Grant,
     LeaseState,
-    Plan,
     Wait,
     WaitReason,
 )
 from rampmeter.core.notice import GivenUp, GiveUp, Notice
+from rampmeter.core.reading import Reading
+from rampmeter.core.schedule import Schedule
 
 __all__ = ["TRANSITIONS", "Action", "Governance", "Pacer", "PacerState"]
 
@@ -50,18 +53,20 @@ class Pacer:
         own_period_s: float,
         local: bool,
         looks_first: bool = False,
+        read_unasked_s: float = 0.0,
     ) -> None:
         """`draw` in [0, 1) places the first save; `own_period_s` is the interval where there is no plan.
 
         `looks_first`: what is due is asked for once somebody who `wants_look` has told that it can be made.
+        `read_unasked_s`: after so much silence a restore begins without a lease.
         """
+        self.reading = Reading(local=local, delay_s=read_unasked_s)
         self.lease_clock = lease_clock
         self.state = _S.IDLE
         self.governance = Governance.LOCAL if local else Governance.LEASE
         self.registered = local
         self.first_byte = False
         self.snapshot_s: float | None = None
-        self.num_skipped = 0
         self.num_ungoverned = 0
         self.notice: Notice | None = None
         self.given_up: GivenUp | None = None
@@ -71,10 +76,6 @@ class Pacer:
         """How many writers the newest lease allows inside the job; None = no bound."""
         self.look_first = LookFirst(enabled=looks_first)
         self._local = local
-        self.started_s = self._registered_s = now_s
-        self._draw = draw
-        self._own_period_s = own_period_s
-        self._num_saves = 0
         self._snapshot_taken = False
         self._ready_said = False
         self._retry_at_s = 0.0
@@ -83,10 +84,7 @@ class Pacer:
         self._notice_heard = False
         self._giving_up = False
         self._ended_s = 0.0
-        self._due_s = self._first_due(lease_clock.plan.interval_s if lease_clock.plan else own_period_s)
-
-    def _first_due(self, interval_s: float) -> float:
-        return self.started_s + self._draw * min(interval_s, phase.FIRST_SAVE_WITHIN_S)
+        self._schedule = Schedule(now_s=now_s, draw=draw, own_period_s=own_period_s, plan=lease_clock.plan)
 
     # -- what to do --------------------------------------------------------------------------------------------
 
@@ -95,17 +93,23 @@ class Pacer:
         if self._local:
             return Action.NOTHING
         if now_s >= self._retry_at_s:
-            action = self._pressing_action()
+            action = self._pressing_action(now_s)
             if action is not Action.NOTHING:
                 return action
         may_beat = self.registered and now_s >= self._heartbeat_at_s
         return Action.HEARTBEAT if may_beat else Action.NOTHING
 
-    def _pressing_action(self) -> Action:
+    def _pressing_action(self, now_s: float) -> Action:
         if not self.registered:
             return Action.REGISTER
         if self.state in ENDED:
             return Action.RELEASE
+        reads = Action.NOTHING if self._snapshot_taken else self.reading.next_action(now_s)
+        if reads is not Action.NOTHING or self._stands_back:
+            return reads
+        return self._action_of_save()
+
+    def _action_of_save(self) -> Action:
         if self.state in (_S.DUE, _S.WAITING):
             return Action.NOTHING if self._giving_up or self._is_held_back else Action.ASK
         if self.state in IN_PROGRESS and self.governance is Governance.LEASE:
@@ -114,9 +118,9 @@ class Pacer:
 
     def wake_at(self, now_s: float) -> float:
         """The next time at which `tick` or `next_action` may have something new; infinity if never."""
-        times = [self._retry_at_s, self._heartbeat_at_s, *self.lease_clock.changes()]
+        times = [self._retry_at_s, self._heartbeat_at_s, *self.lease_clock.changes(), *self.reading.changes()]
         if self.state is _S.IDLE:
-            times.append(self._due_s)
+            times.append(self.due_s)
         if self._is_held_back:
             times.append(self.look_first.again_at_s)
         if self.notice is not None:
@@ -127,6 +131,11 @@ class Pacer:
     def _is_held_back(self) -> bool:
         """Due, and nobody has told yet that it can be made. After a notice it is tried whatever is told."""
         return self.state is _S.DUE and not self.look_first.cleared and self.notice is None
+
+    @property
+    def _stands_back(self) -> bool:
+        """A restore is going on, and no snapshot exists yet: there is nothing to save before it has ended."""
+        return self.reading.is_active and not self._snapshot_taken
 
     def wants_look(self, now_s: float) -> bool:
         """Somebody should look (again) whether the save that is due can be made."""
@@ -145,21 +154,33 @@ class Pacer:
     @property
     def due_s(self) -> float:
         """When the next save is due."""
-        return self._due_s
+        return self._schedule.due_s
+
+    @property
+    def started_s(self) -> float:
+        """When the attempt began."""
+        return self._schedule.started_s
+
+    @property
+    def num_skipped(self) -> int:
+        """Saves that were due and not made: given up, or another one was in flight."""
+        return self._schedule.num_skipped
 
     # -- time --------------------------------------------------------------------------------------------------
 
     def tick(self, now_s: float) -> None:
         """Time has passed."""
+        self.reading.tick(now_s)
         if self.state in ENDED and (self._local or self._release_is_pointless(now_s)):
             self.released(now_s)
-        if self.state is _S.IDLE and now_s >= self._due_s:
+        if self.state is _S.IDLE and now_s >= self.due_s:
             self._to(_S.DUE)
         if self.state in IN_PROGRESS and self._has_lapsed(now_s):
             self._lapse()
         if self.state in (_S.DUE, _S.WAITING) and not self._giving_up:
             self._consider_giving_up(now_s)
-        if self.state in (_S.DUE, _S.WAITING) and not self._giving_up and not self._is_held_back:
+        may_begin = not (self._giving_up or self._is_held_back or self._stands_back)
+        if self.state in (_S.DUE, _S.WAITING) and may_begin:
             self._consider_fallback(now_s)
 
     def _has_lapsed(self, now_s: float) -> bool:
@@ -191,7 +212,7 @@ class Pacer:
         """
         self.given_up, self._giving_up = given_up, True
         if not self._snapshot_taken:
-            self.num_skipped += 1
+            self._schedule.num_skipped += 1
             self.ended(now_s, committed=False)
             self.released(now_s)
 
@@ -237,14 +258,17 @@ class Pacer:
 
     # -- what the coordinator says -----------------------------------------------------------------------------
 
-    def answered(self, answer: AnyAnswer, first_sent_s: float, now_s: float) -> None:
-        """Apply an answer. `first_sent_s` is when its request was first sent."""
+    def answered(
+        self, answer: AnyAnswer, first_sent_s: float, now_s: float, *, of_read: bool = False
+    ) -> None:
+        """Apply an answer. `first_sent_s` is when its request was first sent; `of_read`: for a restore."""
+        self.reading.heard(now_s)
         before = self.lease_clock.plan
         self.lease_clock.answered(now_s, answer.plan)
         self._silent, self._retry_at_s = False, 0.0
         self._notice_heard |= self.notice is not None and first_sent_s >= self.notice.since_s
-        if answer.plan is not None:
-            self._replan(before, answer.plan, now_s)
+        if answer.plan is not None and self.state is _S.IDLE:
+            self._schedule.replanned(before, answer.plan, now_s)
         heartbeat_s = self.lease_clock.plan.heartbeat_s if self.lease_clock.plan else 0.0
         self._heartbeat_at_s = now_s if answer.confirm else now_s + heartbeat_s
         if self.governance in (Governance.SAFE_RATE, Governance.UNGOVERNED) and self.state in IN_PROGRESS:
@@ -252,7 +276,9 @@ class Pacer:
                 Governance.LEASE
             )  # the coordinator is back: nothing but a lease counts from here
             self._lapse()
-        if isinstance(answer, Grant):
+        if of_read:
+            self.reading.answered(answer, first_sent_s, now_s)
+        elif isinstance(answer, Grant) and not self._stands_back:
             self._granted(answer, first_sent_s)
         elif isinstance(answer, Gone):
             self._gone(answer.reason, now_s)
@@ -289,33 +315,21 @@ class Pacer:
             given_up = GivenUp(reason=GiveUp.MAKE_ROOM, left_s=None, fits_bytes=None, again_at_s=now_s)
             self._give_up(given_up, now_s)
 
-    def _replan(self, before: Plan | None, plan: Plan, now_s: float) -> None:
-        if self.state is not _S.IDLE:
-            return
-        if self._num_saves == 0:
-            self._due_s = self._first_due(plan.interval_s)
-        elif before is not None:
-            old_s, new_s = self._due_follows(before), self._due_follows(plan)
-            self._due_s = phase.rescaled(self._due_s, now_s, old_s, new_s)
-
-    def _due_follows(self, plan: Plan) -> float:
-        """What the due time was made from: the second save's from the interval, later ones from the own period.
-
-        A price lengthens the interval only: it must not make anybody ask before its own period is over.
-        """
-        return plan.interval_s if self._num_saves == 1 else plan.request_after_s
-
     def said(self, action: Action, now_s: float) -> None:
         """`action` was answered (whatever the answer)."""
         if action is Action.REGISTER:
-            self.registered, self._registered_s = True, now_s
+            self.registered = True
+            self._schedule.registered(now_s)
         elif action is Action.READY:
             self._ready_said = True
         elif action is Action.RELEASE and self.state in ENDED:
             self.released(now_s)
+        elif action is Action.RELEASE_READ:
+            self.reading.released()
 
     def unreachable(self, now_s: float, retry_after_s: float) -> None:
         """No answer; try again after `retry_after_s`."""
+        self.reading.unheard(now_s)
         self._silent = True
         self._retry_at_s = now_s + retry_after_s
         self._heartbeat_at_s = self._retry_at_s
@@ -325,6 +339,13 @@ class Pacer:
         self.registered = False
 
     # -- what training and the flush say -----------------------------------------------------------------------
+
+    def begin_reading(self, num_bytes: int, now_s: float) -> None:
+        """A restore begins. A lease whose snapshot was not taken yet is let go: whoever asks to read says so."""
+        if self.wants_snapshot and not self._local:
+            self._lapse()
+        self._retry_at_s = 0.0
+        self.reading.begin(num_bytes, now_s)
 
     def asked(self) -> None:
         """The slot request is on its way."""
@@ -366,10 +387,10 @@ class Pacer:
         self.save_fence = self.max_streams = None
         self.governance = Governance.LOCAL if self._local else Governance.LEASE
         if given_up is not None:
-            self._due_s = given_up.again_at_s
-        else:
-            self._num_saves += 1
-            self._schedule_next(now_s)
+            self._schedule.due_s = given_up.again_at_s
+        else:  # at once where the notice came when the save had just ended
+            plan, at_once = self.lease_clock.plan, self.notice is not None
+            self._schedule.save_over(self.snapshot_s, plan, now_s, at_once=at_once)
 
     def hurry(self, now_s: float, *, deadline_at_s: float) -> None:
         """A notice: save as soon as possible. The save that is in progress will do."""
@@ -377,7 +398,7 @@ class Pacer:
             self.notice = Notice(since_s=now_s, deadline_at_s=deadline_at_s)
             self._notice_heard, self._retry_at_s = False, 0.0
             if self.state is _S.IDLE:
-                self._due_s = now_s
+                self._schedule.due_s = now_s
 
     def set_need(self, need_s: float) -> None:
         """How long the save of a notice takes from a grant on, at the job's own full speed: less as it goes on."""
@@ -386,22 +407,7 @@ class Pacer:
 
     def set_own_period(self, own_period_s: float) -> None:
         """What was measured changed the period that the job would choose alone; counts from the next save on."""
-        self._own_period_s = own_period_s
-
-    def _schedule_next(self, now_s: float) -> None:
-        plan, snapshot_s = self.lease_clock.plan, self.snapshot_s or now_s
-        period_s = plan.request_after_s if plan else self._own_period_s
-        due_s = snapshot_s + period_s
-        if plan is not None and self._num_saves == 1:
-            due_s = phase.due_after_registration(
-                self._registered_s, plan.phase_offset_s, plan.interval_s, now_s
-            )
-        if self.notice is not None:  # the notice came when the save had just ended
-            due_s = now_s
-        while due_s < now_s:  # due while one was in flight: skipped, never queued
-            self.num_skipped += 1
-            due_s += period_s
-        self._due_s = due_s
+        self._schedule.own_period_s = own_period_s
 
     def _to(self, state: PacerState) -> None:
         assert state in TRANSITIONS[self.state], f"{self.state} -> {state}"

@@ -11,10 +11,18 @@ from collections.abc import Sequence
 FIRST_SAVE_WITHIN_S = 600.0
 """The first save of an attempt is a dry run of the whole path and comes at most this late."""
 
+READ_UNASKED_WITHIN_S = 30.0
+"""GPUs idle meanwhile: longer costs more than a read that is slow because others read, too."""
+
 
 def first_save_in(interval_s: float, rng: random.Random) -> float:
     """Seconds from the start of an attempt to its first save: uniform in [0, min(T, 600 s))."""
     return rng.random() * min(interval_s, FIRST_SAVE_WITHIN_S)
+
+
+def read_unasked_in(rng: random.Random) -> float:
+    """Seconds of silence after which a restore begins without a lease: uniform in [0, 30 s)."""
+    return rng.random() * READ_UNASKED_WITHIN_S
 
 
 def draw_offset(interval_s: float, others: Sequence[float], rng: random.Random) -> float:

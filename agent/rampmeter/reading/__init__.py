@@ -1,0 +1,1 @@
+"""Reading checkpoints at the pace that a read lease allows."""
