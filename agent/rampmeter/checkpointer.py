@@ -22,7 +22,7 @@ from rampmeter.core.clock import Clock, SystemClock
 from rampmeter.core.decode import decode, encode
 from rampmeter.core.errors import ConfigError, ProtocolError
 from rampmeter.core.leaseclock import LeaseClock
-from rampmeter.core.messages import EndReason, Plan, Survives
+from rampmeter.core.messages import EndReason, FailReason, Plan, Survives
 from rampmeter.core.pacer import Pacer
 from rampmeter.desk import Desk
 from rampmeter.events import Event, Restored, SaveStarted
@@ -35,6 +35,7 @@ from rampmeter.preflight.lookout import Lookout, Tell
 from rampmeter.preflight.shortage import Need
 from rampmeter.report import SaveReport
 from rampmeter.retention import Keep
+from rampmeter.rollback import Choice, note_choice, withdraw_choice
 from rampmeter.saving import Saver
 from rampmeter.signals import NoticeSignals
 from rampmeter.sizing import tensor_bytes
@@ -136,6 +137,7 @@ class Checkpointer:
         self._noticed = False
         self._saved_after_notice = False
         self._last_save: SaveReport | None = None
+        self._choice: Choice | None = None
         self._sized = False
         self._closed = False
         self._settled = threading.Event()  # no save is in flight, and the end of the last one is told
@@ -179,6 +181,9 @@ class Checkpointer:
         self._signals.restore()
         if not self._saver.close(limit_s):
             _log.warning("the save in flight was abandoned after %.0f s", limit_s)
+        has_only_looked = reason is EndReason.FINISHED and self._watch.first_step_s is None
+        if self._choice is not None and has_only_looked and not self._noticed:
+            withdraw_choice(self._root, self._choice)
         self._settled.wait(_RETENTION_LIMIT_S)
         self._janitor.close(_RETENTION_LIMIT_S)
         self._keeper.close(_FAREWELL_LIMIT_S, EndReason.PREEMPTED if self._noticed else reason)
@@ -247,13 +252,22 @@ class Checkpointer:
         self._warm_up(state)
         if found is None:
             return None
-        self._saver.parent = StepName.parse(found.directory)
+        self._go_on_from(found.directory, by_name=step is not None)
         self._tell(
             Restored(
                 now_s=self._clock.now(), step=found.step, directory=found.directory, skipped=found.skipped
             )
         )
         return found.step
+
+    def _go_on_from(self, directory: str, *, by_name: bool) -> None:
+        """What this attempt has saved before must not be newer than what it saves from now on."""
+        if self._last_save is not None or self._saver.in_flight:
+            self._reclaim(self._claim.number + 1)
+        self._saver.parent = name = StepName.parse(directory)
+        if by_name and name is not None:
+            self._choice = Choice(attempt=self._claim.number, name=name)
+            note_choice(self._root, self._choice)
 
     def step(self, step: int, state: State) -> None:
         """Say that training has done `step`; takes the snapshot of `state` if a save is due and granted.
@@ -332,8 +346,11 @@ class Checkpointer:
 
     def _tidy_up(self, result: "Future[SaveReport]") -> None:
         try:
-            if result.result().committed:
+            report = result.result()
+            if report.committed:
                 self._janitor.poke()
+            elif report.reason is FailReason.SUPERSEDED and self._is_fenced():
+                self._desk.stop("a newer attempt has claimed the root")
         finally:
             self._settled.set()
 

@@ -16,6 +16,7 @@ from rampmeter.layout import Root, StepName
 from rampmeter.loading import load_state
 from rampmeter.manifest import check_identity, read_manifest
 from rampmeter.marks import note_proven
+from rampmeter.rollback import left_behind
 from rampmeter.state import State
 from rampmeter.verification import Verifier
 
@@ -51,12 +52,17 @@ def restore(
     """
     root = root if isinstance(root, Root) else Root(root)
     candidates = _candidates(root, step, fresh=fresh)
+    behind = left_behind(root) if step is None else {}
     skipped: list[str] = []
     num_damaged = 0
     for name in candidates:
         try:
             if not root.is_committed(name):
                 skipped.append(_note_skip(name, "it was never committed"))
+                continue
+            if name in behind:
+                skipped.append(_note_skip(name, behind[name]))
+                num_damaged += 1  # if nothing else can be loaded, training must not start at 0
                 continue
             values = _load(root, name, state, world_size)
         except (CorruptCheckpoint, OSError) as error:

@@ -1,4 +1,4 @@
-"""No torn checkpoint, in full: `python tests/soak/crash.py --kills 500`. Exits with 1 if one kill leaves less than it must.
+"""No torn checkpoint, in full: `python tests/soak/crash.py --kills 500`. Exits with 1 if anything is wrong.
 
 One job after another is killed at a random instant of its life, most of them under one root, as a job that is unlucky
 for weeks. After each kill a fresh look restores: every value of every tensor must be of one step, not before the last
@@ -24,7 +24,7 @@ import torch
 
 from rampmeter.core.clock import SystemClock
 from rampmeter.layout import Root
-from support.crash_check import check_recovered, check_root
+from support.crash_check import Lost, check_recovered, check_root
 from support.crash_lives import Life, killed_after
 from support.crash_victim import KEEP, SIZE_BYTES, disk_bytes
 from support.forked import Nursery, nursery
@@ -41,12 +41,13 @@ KINDS = {1: ("whole", "bare")}
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """What was found. `wrong`: a mixture, an unknown step or a look that says something else; `lost`: told, not found."""
+    """What was found. wrong: a mixture, or another look that says else. lost: told as committed, not found."""
 
     kills: int = 0
     exact: int = 0
     before_first: int = 0
     wrong: int = 0
+    lost: int = 0
     exceptions: int = 0
     worst_disk_states: float = 0.0
     """At any kill; what is promised is the figure after a recovery."""
@@ -54,7 +55,7 @@ class Tally:
 
     @property
     def is_clean(self) -> bool:
-        return not (self.wrong or self.exceptions)
+        return not (self.wrong or self.lost or self.exceptions)
 
 
 class Soak:
@@ -96,6 +97,9 @@ class Soak:
         """What does not hold is counted, and the root is kept to be looked at."""
         try:
             yield
+        except Lost as error:
+            self.tally.lost += 1
+            self._keep(root, f"lost: {error}")
         except AssertionError as error:
             self.tally.wrong += 1
             self._keep(root, f"wrong: {error}")

@@ -14,13 +14,19 @@ from rampmeter.layout import Root
 from support.crash_victim import NUM_VALUES, Told, restored_step
 
 
+class Lost(AssertionError):
+    """A checkpoint that was told as committed, or had come back before, does not come back."""
+
+
 def check_root(root: Root, told: Told, *, before: int = 0, num_values: int = NUM_VALUES) -> int:
     """The step that comes back, 0 for none: not before the last one that was told, not after the last one begun.
 
     `before` is what had come back before this victim started.
     """
     step = restored_step(root, num_values) or 0
-    assert max(before, told.committed) <= step <= max(before, told.begun), f"step {step} after {told}"
+    if step < max(before, told.committed):
+        raise Lost(f"step {step} after step {before} and {told}")
+    assert step <= max(before, told.begun), f"step {step} was never begun: {told}"
     if root.path.exists():
         _check_list(root, step)
         _check_verified(root, step)

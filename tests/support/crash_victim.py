@@ -101,6 +101,8 @@ def bare(path: str, num_saves: int, *, keep: int = KEEP) -> None:
     claim = root.claim_attempt()
     retention.write_keep(root, retention.Keep(keep=keep, keep_days=0))
     retention.sweep(root, claim.number, lambda: None)
+    for name in root.committed_steps():  # pinned by one that was killed
+        marks.take_mark(root.directory(name), marks.Mark.PINNED)
     root.write_plan_bytes(b"{}")
     state = make_state(0.0)
     found = restore(root, state)

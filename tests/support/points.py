@@ -1,4 +1,4 @@
-"""Ends or stops this process at a file operation under a directory: the n-th one, or the first one with a name.
+"""Ends or stops this process at a file operation under a directory: the n-th one, or the next one with a name.
 
 Writes, syncs, renames, links, removals and new directories are seen by functions that stand in place of Python's own;
 nothing in the product knows of them. An operation is named by what it does and to which file: `write __0_0.distcp`,
@@ -102,18 +102,20 @@ def end_at(directory: Path, number: int) -> None:
     Points(directory, lambda seen, _name: _signal(signal.SIGKILL) if seen == number else None).watch()
 
 
-def end_before(directory: Path, name: str) -> None:
-    """SIGKILL before the first operation with this name."""
-    Points(directory, lambda _seen, found: _signal(signal.SIGKILL) if found == name else None).watch()
+def stop_before(directory: Path, name: str, occurrence: int = 1) -> None:
+    """SIGSTOP before the n-th operation with this name, counted from here; SIGCONT lets it go on."""
+    seen: list[str] = []
 
+    def reach(_number: int, found: str) -> None:
+        seen.append(found)
+        if found == name and seen.count(name) == occurrence:
+            _signal(signal.SIGSTOP)
 
-def stop_at(directory: Path, number: int) -> None:
-    """SIGSTOP before the operation with this number: it goes on with SIGCONT."""
-    Points(directory, lambda seen, _name: _signal(signal.SIGSTOP) if seen == number else None).watch()
+    Points(directory, reach).watch()
 
 
 def _signal(number: int) -> None:
-    os.kill(os.getpid(), number)
+    signal.pthread_kill(threading.get_ident(), number)  # else another thread takes it, a moment later
 
 
 def _say(line: str) -> None:
