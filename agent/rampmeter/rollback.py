@@ -1,8 +1,9 @@
-"""Remembers which checkpoint somebody chose by name, so that the next start does not go on with what was left behind.
+"""Remembers which checkpoint somebody chose by name, so that no later start goes on with what was left behind.
 
-Whoever goes back to an older step does not want the newer ones. Until an attempt from there has committed something of
-its own, the order of checkpoints alone would take a crash back to them; so the choice stands under the root. It is in
-force until a commit of its attempt or a later one exists, or the next choice. Nothing is ever deleted because of it.
+Whoever goes back to an older step does not want the newer ones of before. The order of checkpoints alone would bring
+them back: after a crash before the next commit, or if the commits since are damaged. So the choice stands under the
+root, beside the claim of its attempt, for good. Nothing is ever deleted because of it, and each of those left behind
+can be chosen by name again.
 """
 
 import logging
@@ -29,7 +30,7 @@ class Choice:
     def why(self) -> str:
         """Why a newer checkpoint is passed over."""
         return (
-            f"attempt {self.attempt} went back to step {self.name.step} by name, and nothing was committed since; "
+            f"attempt {self.attempt} went back to step {self.name.step} by name; "
             "restore(step=...) chooses another"
         )
 
@@ -55,27 +56,35 @@ def withdraw_choice(root: Root, choice: Choice) -> None:
 
 
 def left_behind(root: Root) -> dict[StepName, str]:
-    """The committed checkpoints that a start without a choice of its own does not go on with, and why.
+    """The checkpoints that a start without a choice of its own does not go on with, and why.
 
-    RestoreError if the root cannot be looked into.
+    A choice leaves behind what is newer than the chosen one and older than its own attempt. A choice that was made in
+    a history which was itself left behind no longer counts. RestoreError if the root cannot be looked into.
     """
     try:
-        commits = root.committed_steps()
-        choice = _newest_choice(root)
+        names, choices = root.step_names(), _choices(root)
     except OSError as error:
         raise RestoreError(f"cannot look for checkpoints in {root.path}: {error}") from error
-    if choice is None or any(name.attempt >= choice.attempt for name in commits):
-        return {}
-    return {name: choice.why for name in commits if name > choice.name}
+    behind: dict[StepName, str] = {}
+    newest_that_counts = max((choice.attempt for choice in choices), default=0)
+    for choice in choices:
+        if choice.attempt > newest_that_counts:
+            continue
+        newest_that_counts = choice.name.attempt
+        for name in names:
+            if name > choice.name and name.attempt < choice.attempt:
+                behind.setdefault(name, choice.why)
+    return behind
 
 
-def _newest_choice(root: Root) -> Choice | None:
+def _choices(root: Root) -> list[Choice]:
+    """All that can be understood, the newest attempt's first."""
     try:
         found = [_RECORD_NAME.fullmatch(entry.name) for entry in (root.path / "attempts").iterdir()]
     except FileNotFoundError:
-        return None
-    attempt = max((int(match[1]) for match in found if match), default=None)
-    return None if attempt is None else _read(root, attempt)
+        return []
+    attempts = sorted((int(match[1]) for match in found if match), reverse=True)
+    return [choice for choice in (_read(root, attempt) for attempt in attempts) if choice is not None]
 
 
 def _read(root: Root, attempt: int) -> Choice | None:

@@ -37,7 +37,7 @@ def attempt(root: Root, *steps: int) -> None:
 def go_back(root: Root, step: int, *, train: bool = True) -> None:
     """An attempt that begins from `step` by name, and is gone before its first commit."""
     state = make_state(-1.0)
-    ckpt = rampmeter.Checkpointer(root.path, keep_days=0, **NOTHING).__enter__()  # type: ignore[arg-type]
+    ckpt = rampmeter.Checkpointer(root.path, keep=9, **NOTHING).__enter__()  # type: ignore[arg-type]
     assert ckpt.restore(state, step=step) == step
     if train:
         ckpt.step(step + 1, state)
@@ -72,6 +72,29 @@ class TestGoingBack:
         assert found is not None
         assert (found.step, found.skipped) == (150, ())
 
+    def test_damage_after_the_next_commit_does_not_bring_it_back_either(self, root: Root) -> None:
+        """The fallback is what was chosen, then what was before it; also after a second choice on the way."""
+        go_back(root, 200)
+        attempt(root, 250, 260)
+        go_back(root, 250)
+        attempt(root, 255)
+        steps = []
+        while len(steps) < 4:
+            steps.append(restored_step(root))
+            self._damage(root, steps[-1])
+        assert steps == [255, 250, 200, 100]
+
+    def test_choosing_what_was_left_behind_brings_its_whole_history_back(self, root: Root) -> None:
+        """The choice that had left it behind counts no more; what was trained meanwhile is left behind instead."""
+        go_back(root, 100)
+        attempt(root, 150)
+        go_back(root, 300)
+        steps = []
+        while len(steps) < 3:
+            steps.append(restored_step(root))
+            self._damage(root, steps[-1])
+        assert steps == [300, 200, 100]
+
     def test_choosing_another_step_is_the_new_choice(self, root: Root) -> None:
         """Also the newest of all, and one that an attempt after the first choice committed."""
         go_back(root, 100)
@@ -101,7 +124,7 @@ class TestGoingBack:
         assert found is not None
 
     @staticmethod
-    def _damage(root: Root, step: int) -> None:
+    def _damage(root: Root, step: int | None) -> None:
         (name,) = (name for name in root.step_names() if name.step == step)
         (root.directory(name) / "__0_0.distcp").write_bytes(b"")
 
