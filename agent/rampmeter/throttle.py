@@ -72,6 +72,11 @@ class Throttle:
             self._deadline_s = deadline_s
             self._limit_burst()
 
+    @property
+    def is_followed(self) -> bool:
+        """Whoever takes or waits obeys at once."""
+        return True
+
     def abort(self, reason: str) -> None:
         """Let nothing more out; whoever takes or waits gets LeaseLost. The first reason stands."""
         with self._lock:
