@@ -14,7 +14,14 @@ import torch
 from rampmeter.layout import Root
 from support import crash_victim
 from support.crash_check import check_recovered, check_root
-from support.crash_lives import Life, copy_of, killed_after, numbers_worth_a_kill, trace_of
+from support.crash_lives import (
+    Life,
+    copy_of,
+    killed_after,
+    numbers_worth_a_kill,
+    ranks_killed_after,
+    trace_of,
+)
 from support.crash_victim import KEEP, SIZE_BYTES, Told
 from support.forked import Nursery, nursery
 
@@ -87,7 +94,7 @@ def test_a_kill_before_every_file_operation(
         step = check_root(root, told, before=before)
         if life is BARE:
             assert step == before + (number > trace.index(COMMIT)), trace[number]
-        life.recover(root)
+        life.recover(victims, root)
         assert (crash_victim.restored_step(root) or 0) > step, trace[number]
         check_recovered(root, MAX_STATES, SIZE_BYTES)
     assert num_kills > 0.9 * len(numbers)
@@ -103,8 +110,24 @@ def test_kills_at_random_instants(victims: Nursery, tmp_path: Path) -> None:
         step = check_root(root, told, before=step)
         num_committed += told.committed > 0
     assert num_committed > 5
-    life.recover(root)
+    life.recover(victims, root)
     check_recovered(root, MAX_STATES, SIZE_BYTES)
+
+
+@pytest.mark.system
+def test_kills_of_two_ranks(victims: Nursery, tmp_path: Path) -> None:
+    """All at once or one before the other, whichever: the ranks' shares that come back are of one step."""
+    draw, root = random.Random(2026), Root(tmp_path / "root")
+    life, step = Life(kind="two_ranks", num_saves=0), 0
+    for first in (None, 0, 1, None, 0, 1):
+        program = life.start(victims, root)
+        told = ranks_killed_after(
+            program, draw.uniform(0.3, 1.2), first=first, apart_s=draw.uniform(0.0, 0.5)
+        )
+        step = check_root(root, told, before=step)
+    life.recover(victims, root)
+    check_recovered(root, MAX_STATES, SIZE_BYTES)
+    assert root.committed_steps()[0].step > step
 
 
 @pytest.mark.parametrize("life", [BARE, WHOLE], ids=["saver", "checkpointer"])

@@ -8,6 +8,7 @@ start is let through to one more save, and what the disk holds is counted. The l
 
 import argparse
 import json
+import logging
 import random
 import shutil
 import sys
@@ -25,17 +26,20 @@ import torch
 from rampmeter.core.clock import SystemClock
 from rampmeter.layout import Root
 from support.crash_check import Lost, check_recovered, check_root
-from support.crash_lives import Life, killed_after
-from support.crash_victim import KEEP, SIZE_BYTES, disk_bytes
-from support.forked import Nursery, nursery
+from support.crash_lives import Life, killed_after, ranks_killed_after
+from support.crash_victim import KEEP, SIZE_BYTES, Told, disk_bytes
+from support.forked import Nursery, Program, nursery
 
-LONGEST_LIFE_S = 0.6
-"""From before the claim to after the third save."""
+LONGEST_LIFE_S = {1: 0.6, 2: 2.0}
+"""By ranks: from before the claim to after the third save."""
+
+LONGEST_APART_S = 1.0
+"""From the end of one rank to that of the others."""
 
 KILLS_PER_ROOT = 50
 RECOVER_EVERY = 10
 MAX_STATES = KEEP + 2
-KINDS = {1: ("whole", "bare")}
+KINDS = {1: ("whole", "bare"), 2: ("two_ranks",)}
 """The victims of so many ranks, which take turns by root."""
 
 
@@ -73,8 +77,7 @@ class Soak:
         life = Life(kind=kinds[self.tally.kills // KILLS_PER_ROOT % len(kinds)], num_saves=10_000)
         step = 0
         for number in range(1, num_kills + 1):
-            program = life.start(self._victims, root)
-            told = killed_after(program, self._draw.uniform(0.0, LONGEST_LIFE_S))
+            told = self._end(life.start(self._victims, root))
             self.tally.kills += 1
             if root.path.exists():
                 held = disk_bytes(root.path) / SIZE_BYTES
@@ -86,8 +89,17 @@ class Soak:
                 if number % RECOVER_EVERY == 0:
                     step = self._recover(life, root)
 
+    def _end(self, program: Program) -> Told:
+        """Of several ranks all are killed at once, or one of them first."""
+        delay_s = self._draw.uniform(0.0, LONGEST_LIFE_S[self._ranks])
+        if self._ranks == 1:
+            return killed_after(program, delay_s)
+        first = self._draw.choice([None, *range(self._ranks)])
+        apart_s = self._draw.uniform(0.0, LONGEST_APART_S)
+        return ranks_killed_after(program, delay_s, first=first, apart_s=apart_s)
+
     def _recover(self, life: Life, root: Root) -> int:
-        life.recover(root)
+        life.recover(self._victims, root)
         held = check_recovered(root, MAX_STATES, SIZE_BYTES)
         self.tally.worst_recovered_states = max(self.tally.worst_recovered_states, round(held, 2))
         return root.committed_steps()[0].step
@@ -121,6 +133,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     torch.set_num_threads(1)
+    logging.disable(logging.WARNING)  # what was skipped, at each look
     clock = SystemClock()
     begun_s = clock.now()
     with nursery() as victims:

@@ -1,9 +1,12 @@
 """One life of a victim after another, each of them killed somewhere, and what was found after each."""
 
+import contextlib
+import os
 import shutil
+import signal
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
@@ -11,6 +14,7 @@ from rampmeter.layout import Root
 from support import crash_victim, points
 from support.crash_victim import Told
 from support.forked import Nursery, Program
+from support.waiting import wait_for
 
 PROGRAM = """
 from pathlib import Path
@@ -36,9 +40,12 @@ class Life:
         )
         return nursery.start(text)
 
-    def recover(self, root: Root) -> None:
-        """The next start, in this process: it sweeps, goes on from what is there and saves once more."""
-        getattr(crash_victim, self.kind)(str(root.path), 1)
+    def recover(self, nursery: Nursery, root: Root) -> None:
+        """The next start: it sweeps, goes on from what is there and saves once more. In this process if it is one."""
+        if self.kind == "two_ranks":
+            assert replace(self, num_saves=1).start(nursery, root).wait() == 0
+        else:
+            getattr(crash_victim, self.kind)(str(root.path), 1)
 
 
 def trace_of(nursery: Nursery, root: Root, life: Life) -> list[str]:
@@ -72,3 +79,22 @@ def killed_after(program: Program, delay_s: float) -> Told:
     if program.exit_code is None:
         program.kill()
     return Told.of(program.lines)
+
+
+def ranks_killed_after(program: Program, delay_s: float, *, first: int | None, apart_s: float = 0.0) -> Told:
+    """SIGKILL to all ranks, or to one and then, as a supervisor does it, to the others."""
+    wait_for(lambda: len(_pids(program)) == crash_victim.NUM_RANKS, what="the ranks")
+    threading.Event().wait(delay_s)
+    pids = _pids(program)
+    if first is not None:
+        os.kill(pids.pop(first), signal.SIGKILL)
+        threading.Event().wait(apart_s)
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):  # it has found the other one gone, and has ended
+            os.kill(pid, signal.SIGKILL)
+    program.wait()
+    return Told.of(program.lines)
+
+
+def _pids(program: Program) -> list[int]:
+    return [int(line.split()[1]) for line in list(program.lines) if line.startswith("pid ")]

@@ -1,16 +1,21 @@
 """Trains and saves until it is killed, and the one who looks what is left: every value of step n is n.
 
 A mixture of two steps is seen at once. The victim tells what it has begun and committed; the lines are in the pipe
-before the kill, so the last one that was told is known for sure. Two kinds: the whole `Checkpointer` as users have it
-(local), and a bare `Saver` with everything else that is written under a root, one after the other in one thread.
+before the kill, so the last one that was told is known for sure. Three kinds: the whole `Checkpointer` as users have
+it (local), the same in a job of two ranks, and a bare `Saver` with everything else that is written under a root, one
+after the other in one thread.
 """
 
 import os
+import sys
+import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 import rampmeter
 from rampmeter import marks, removal, retention
@@ -25,6 +30,7 @@ NUM_TENSORS = 3
 NUM_VALUES = 100_000
 SIZE_BYTES = NUM_TENSORS * NUM_VALUES * 4
 KEEP = 2
+NUM_RANKS = 2
 
 
 def make_state(value: float, num_values: int = NUM_VALUES) -> dict[str, Any]:
@@ -83,6 +89,50 @@ def whole(path: str, num_saves: int, *, keep: int = KEEP, num_values: int = NUM_
             for tensor in state.values():
                 tensor.fill_(step)
             ckpt.step(step, state)
+
+
+def two_ranks(path: str, num_saves: int, *, keep: int = KEEP) -> None:
+    """As `whole`, in a job of two ranks. This process only starts and reaps them; it tells their pids."""
+    root = Root(path)
+    began_from = root.committed_steps()[0].step if root.path.exists() and root.committed_steps() else 0
+    pids = []
+    for rank in range(NUM_RANKS):
+        pid = os.fork()
+        if pid == 0:
+            os._exit(_end_of(lambda rank=rank: _train_rank(rank, path, num_saves, keep, began_from)))
+        pids.append(pid)
+        say("pid", pid)
+    sys.exit(max(abs(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])) for pid in pids))
+
+
+def _end_of(run: Callable[[], None]) -> int:
+    try:
+        run()
+    except RuntimeError:  # what torch says where another rank has gone
+        return 1
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _train_rank(rank: int, path: str, num_saves: int, keep: int, step: int) -> None:
+    """Each rank has a tensor of its own, and all share the last. They train in step, and leave in the same one."""
+    meeting = f"file://{path}.ranks-of-{os.getppid()}"
+    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=NUM_RANKS)
+    events: list[Event] = []
+    shared = f"t{NUM_TENSORS - 1}"
+    state = {name: tensor for name, tensor in make_state(0.0).items() if name in (f"t{rank}", shared)}
+    options: dict[str, Any] = {"keep": keep, "keep_days": 0, "interval_max_s": 0.001, "seed": 1}
+    is_over = torch.zeros(1)
+    with rampmeter.Checkpointer(path, on_event=lambda event: _tell(event, events), **options) as ckpt:
+        while not is_over:
+            step += 1
+            for tensor in state.values():
+                tensor.fill_(step)
+            ckpt.step(step, state)
+            is_over.fill_(float(rank == 0 and 0 < num_saves <= len(events)))
+            dist.all_reduce(is_over)
 
 
 def _tell(event: Event, committed: list[Event]) -> None:
