@@ -209,14 +209,18 @@ class Checkpointer:
             return
         self._closed = True
         self._signals.restore()
-        if not self._saver.close(limit_s):
-            _log.warning("the save in flight was abandoned after %.0f s", limit_s)
+        finished = self._saver.close(limit_s)
+        if not finished:
+            _log.warning(
+                "the save in flight was abandoned: it did not end within %.0f s, or storage hangs", limit_s
+            )
         has_only_looked = reason is EndReason.FINISHED and self._watch.first_step_s is None
         if self._choice is not None and has_only_looked and not self._noticed:
             withdraw_choice(self._root, self._choice)
-        self._settled.wait(_RETENTION_LIMIT_S)
+        patience_s = _RETENTION_LIMIT_S if finished else 0.0
+        self._settled.wait(patience_s)
         if self._janitor is not None:
-            self._janitor.close(_RETENTION_LIMIT_S)
+            self._janitor.close(patience_s)
         if self._voice is not None:
             self._voice.close(EndReason.PREEMPTED if self._noticed else reason)
         if self._crew is not None:
@@ -295,7 +299,8 @@ class Checkpointer:
     def should_stop(self) -> bool:
         """Training should leave its loop: a notice came and its save has ended, or a newer attempt took over.
 
-        A save that cannot be durable before the end counts as ended: it is not begun, or given up. Many ranks hear it
+        A save that cannot be durable before the end counts as ended: it is not begun, or given up. One that is still
+        being written 10 s before the end is waited for by `close`. Many ranks hear it
         in the same call of `step`.
         """
         crew = self._crew
@@ -307,7 +312,7 @@ class Checkpointer:
         if self._voice is None:  # rank 0 is gone, if it has to be known without it
             return self._noticed
         desk = self._voice.desk
-        return self._saved_after_notice or desk.ends_unsaved or desk.stopped
+        return self._saved_after_notice or desk.ends_unsaved or desk.ends_soon or desk.stopped
 
     @property
     def exit_code(self) -> int:
