@@ -1,6 +1,7 @@
 """Jobs of two and four real processes that save together through one coordinator, and what is ill in one of them.
 
-Nobody hangs past 45 s: 10 s of silence, 30 s of the collective in which a rank is missing, and a little.
+Nobody hangs for longer than the silence after which a rank counts as gone and the limit of a collective: 10 s and 30 s
+in the product, 4 s and 8 s here.
 """
 
 import json
@@ -40,10 +41,10 @@ def start(parent: Parent, tmp_path: Path) -> Iterator[Callable[..., Job]]:
         )
 
 
-@pytest.fixture(scope="module")
-def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinator]:
+@pytest.fixture
+def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
     with serving(
-        tmp_path_factory.mktemp("coordinator"),
+        tmp_path,
         "--fresh",
         RAMPMETER_CAPACITY="10MB/s",
         RAMPMETER_STORE="sqlite",
@@ -157,7 +158,7 @@ def test_a_rank_that_is_gone_in_a_flush_holds_up_nobody(
     metered: Callable[..., Job], coordinator: Coordinator, tmp_path: Path, ill: int, number: signal.Signals
 ) -> None:
     """Of four: the others train on, none waits long in a call, the lease ends, the last committed one is whole."""
-    job = metered(4, limit_s=55.0, step_s=0.02)
+    job = metered(4, limit_s=80.0, step_s=0.02)
     job.wait("saved", rank=3, committed=True)
     num_started = len(job.find("SaveStarted"))
     wait_for(lambda: len(job.find("SaveStarted")) > num_started, what="the next save")
@@ -166,13 +167,14 @@ def test_a_rank_that_is_gone_in_a_flush_holds_up_nobody(
     others = [rank for rank in range(4) if rank != ill]
     for rank in others:
         wait_for(
-            lambda rank=rank: job.find("saved", rank=rank, committed=False), what="the end", limit_s=50.0
+            lambda rank=rank: job.find("saved", rank=rank, committed=False), what="the end", limit_s=30.0
         )
     if ill != 0:
         wait_for(lambda: is_free(coordinator), what="the end of the lease", limit_s=5.0)
+    job.finish()
     for rank in others:
         assert job.wait("left", rank=rank)["slowest_s"] < 6.0
-    job.send(ill, signal.SIGKILL)
+    job.kill(ill)
     job.end()
     assert all(job.codes()[rank] == 0 for rank in others)
     assert newest_is_whole(tmp_path / "root", 4, NUM_FLOATS) > 0
@@ -206,9 +208,10 @@ def test_a_state_that_cannot_be_copied_on_one_rank_fails_on_all(
     start: Callable[..., Job], tmp_path: Path
 ) -> None:
     """The word for it is the same on both; nothing of it stays."""
-    job = start(2, limit_s=8.0, cannot_be_saved=[False, True])
+    job = start(2, cannot_be_saved=[False, True])
     for rank in (0, 1):
         assert job.wait("saved", rank=rank)["reason"] == "bad_state"
+    job.finish()
     job.end()
     assert job.codes() == [0, 0]
     assert not Root(tmp_path / "root").step_names()
