@@ -21,10 +21,12 @@ check: $(call STAMP,dev)  ## types, style, who may import whom
 bench: $(call STAMP,dev)  ## measured promises, written to build/bench.json
 	$(PY) tests/benchmarks/run.py
 
-soak: $(call STAMP,dev)  ## a million random events, a million of the state machine, simulated storage and fleets; SEED=n repeats the events
+soak: $(call STAMP,dev)  ## a million random events, a million of the state machine, simulated storage and fleets, 1,000 kills of training processes; SEED=n repeats the events
 	$(PY) tests/invariants/soak.py --events 1000000 $(if $(SEED),--seed $(SEED))
 	$(PY) tests/soak/capacity.py
 	$(PY) tests/soak/fleet.py
+	$(PY) tests/soak/crash.py --kills 500 --ranks 1
+	$(PY) tests/soak/crash.py --kills 500 --ranks 2
 
 chaos: $(call STAMP,dev) debian-packages  ## processes and Redis servers killed and frozen under load, about 20 minutes
 	cd tests && PYTHONPATH=. ../$(PY) failover/chaos.py

@@ -31,6 +31,7 @@ from rampmeter.reading.slot import read_slot, unpaced
 from rampmeter.report import SaveReport
 from rampmeter.restore import RestoredCheckpoint
 from rampmeter.retention import Keep
+from rampmeter.rollback import Choice, note_choice, withdraw_choice
 from rampmeter.saving import Saver
 from rampmeter.signals import NoticeSignals
 from rampmeter.speaking import Spokesman
@@ -129,6 +130,7 @@ class Checkpointer:
         self._exit_watch = ExitWatch(self._leave)
         self._crew: Crew | None = None
         self._taking: Taking | None = None
+        self._choice: Choice | None = None
         self._closed = False
 
     # -- life --------------------------------------------------------------------------------------------------
@@ -201,6 +203,9 @@ class Checkpointer:
         self._signals.restore()
         taking = self._started
         taking.close(limit_s, _RETENTION_LIMIT_S)
+        has_only_looked = reason is EndReason.FINISHED and self._watch.first_step_s is None
+        if self._choice is not None and has_only_looked and not taking.is_noticed:
+            withdraw_choice(self._root, self._choice)
         if taking.voice is not None:
             taking.voice.close(EndReason.PREEMPTED if taking.is_noticed else reason)
         if self._crew is not None:
@@ -241,7 +246,7 @@ class Checkpointer:
         taking.warm_up(state)
         if found is None:
             return None
-        self._saver.parent = StepName.parse(found.directory)
+        self._go_on_from(found.directory, by_name=step is not None)
         self._tell(
             Restored(
                 now_s=self._clock.now(), step=found.step, directory=found.directory, skipped=found.skipped
@@ -263,6 +268,17 @@ class Checkpointer:
             raise RestoreError(
                 "nothing is loaded: a newer attempt of this job has claimed the root"
             ) from error
+
+    def _go_on_from(self, directory: str, *, by_name: bool) -> None:
+        self._saver.parent = name = StepName.parse(directory)
+        voice = self._started.voice
+        if voice is None or name is None:
+            return
+        if self._started.has_saved:
+            voice.claim_anew()
+        if by_name:
+            self._choice = Choice(attempt=voice.claim.number, name=name)
+            note_choice(self._root, self._choice)
 
     def step(self, step: int, state: State) -> None:
         """Say that training has done `step`; takes the snapshot of `state` if a save is due and granted.
@@ -292,7 +308,8 @@ class Checkpointer:
     def should_stop(self) -> bool:
         """Training should leave its loop: a notice came and its save has ended, or a newer attempt took over.
 
-        A save that cannot be durable before the end counts as ended: it is not begun, or given up. Many ranks hear it
+        A save that cannot be durable before the end counts as ended: it is not begun, or given up. One that is still
+        being written 10 s before the end is waited for by `close`. Many ranks hear it
         in the same call of `step`.
         """
         crew = self._crew

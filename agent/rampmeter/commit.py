@@ -76,10 +76,18 @@ def commit(root: Root, record: SaveRecord, flush: FlushRecord, *, clock: Clock |
     _require_newest_claim(root, record.claim)
     _put_manifest(root, record.name, manifest, clock)
     try:
-        root.replace_latest(record.name)
+        _point_at_newest(root, record.name)
     except OSError as error:
         _log.warning("checkpoint %s is committed, but the pointer stayed behind: %s", record.name, error)
     return manifest
+
+
+def _point_at_newest(root: Root, name: StepName) -> None:
+    """A newer attempt may have committed while this one stood still: who moves the pointer last has looked since."""
+    pointed = None
+    while (newest := next(filter(root.is_committed, root.step_names()), name)) != pointed:
+        root.replace_latest(newest)
+        pointed = newest
 
 
 def _check_size(path: Path, file: HashedFile) -> None:

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future as ThreadFuture
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,7 +34,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_model_state_dict,
     set_optimizer_state_dict,
 )
-from torch.distributed.checkpoint.state_dict_saver import AsyncSaveResponse, async_save
+from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.checkpoint.stateful import Stateful
 from torch.distributed.checkpoint.storage import WriteResult
 from torch.distributed.tensor import DTensor
@@ -46,6 +46,7 @@ from rampmeter.core.errors import CommitError, LeaseLost, RankFailed
 from rampmeter.core.messages import FailReason
 from rampmeter.course import Course
 from rampmeter.finite import check_finite
+from rampmeter.flushthread import in_thread_of_its_own
 from rampmeter.hashing import HashedFile
 from rampmeter.layout import METADATA_NAME
 from rampmeter.manifest import Manifest
@@ -393,17 +394,15 @@ def start_save(
     single_process: bool,
 ) -> ThreadFuture[Any]:
     """Stage now, write in a thread. Returns when training may go on; the future fails with `cause_of` inside."""
-    response = async_save(
-        state_dict,
+    flush = partial(
+        save,
+        stager.stage(state_dict),
         storage_writer=writer,
         planner=planner,
-        async_stager=stager,
         process_group=process_group,
         no_dist=single_process,
     )
-    if isinstance(response, AsyncSaveResponse):
-        return response.upload_completion
-    return response
+    return in_thread_of_its_own(flush)
 
 
 def cause_of(error: BaseException) -> BaseException:

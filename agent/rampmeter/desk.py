@@ -33,6 +33,9 @@ _log = logging.getLogger("rampmeter")
 CLAIM_CHECK_S = 15.0
 """TTL / 2: how often a writer that hears no coordinator looks whether a newer attempt has claimed the root."""
 
+_LEAVE_S = 10.0
+"""Before the announced end: what leaving takes if storage hangs."""
+
 _WITHOUT_LEASE = frozenset({Governance.SAFE_RATE, Governance.UNGOVERNED})
 
 
@@ -198,6 +201,16 @@ class Desk:
     def max_streams(self) -> int | None:
         """How many writers the lease in hand allows inside the job; None = any."""
         return self._pacer.max_streams
+
+    @property
+    def ends_soon(self) -> bool:
+        """The announced end is near, and its save is being written: leaving loses no more, and `close` waits for it."""
+        notice = self._pacer.notice
+        return (
+            notice is not None
+            and self._pacer.holds_snapshot
+            and self._clock.now() >= notice.deadline_at_s - _LEAVE_S
+        )
 
     @property
     def owes_a_save(self) -> bool:

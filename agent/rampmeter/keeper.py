@@ -42,6 +42,7 @@ _SHORTEST_NAP_S = 0.001
 _LONGEST_PAUSE_S = 5.0
 """After something of ours or a look into the root has failed: well below a lease, and no busy loop."""
 
+_FORGET_S = 1.0
 _FAREWELL_S = 2.0
 """What saying goodbye may take at the end of the job."""
 
@@ -262,8 +263,8 @@ class Keeper:
         Goodbye gives up the safe rate, so the plan is forgotten before it is said, and kept after all if nobody heard.
         """
         words, plan = self._desk.last_words(self._end_reason), self._desk.plan
-        if words:
-            await aside(self._on_plan, None)
+        if words and not await self._forget_plan():
+            words = words[:-1]
         try:
             async with asyncio.timeout(_FAREWELL_S):
                 for request in words:
@@ -271,6 +272,15 @@ class Keeper:
         except (RampmeterError, TimeoutError):
             if plan is not None:
                 await aside(self._on_plan, plan)
+
+    async def _forget_plan(self) -> bool:
+        """False if storage hangs: then what the plan allows is not given up, but runs out."""
+        try:
+            async with asyncio.timeout(_FORGET_S):
+                await aside(self._on_plan, None)
+        except TimeoutError:
+            return False
+        return True
 
 
 def _gives_way(in_flight: Action, action: Action) -> bool:

@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from rampmeter.core.messages import EndReason
 
-_LIMIT_S = 30.0
-"""How long the exit waits for `on_exit` once nothing but it is left to do."""
+_LIMIT_S = 90.0
+"""How long the exit waits for `on_exit`: longer than that waits for a save that moves, which may be its commit."""
 
 
 def reason_of_end(error: BaseException | None) -> EndReason:

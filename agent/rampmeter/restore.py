@@ -22,6 +22,7 @@ from rampmeter.manifest import Manifest, check_identity, read_manifest
 from rampmeter.marks import note_proven
 from rampmeter.ranks.peers import Peers
 from rampmeter.reading.slot import Slot, unpaced
+from rampmeter.rollback import left_behind
 from rampmeter.state import State
 from rampmeter.verification import Verifier
 
@@ -63,11 +64,16 @@ def restore(
     root = root if isinstance(root, Root) else Root(root)
     peers = Peers(group)
     skips = _Skips(peers)
-    step, candidates = peers.from_first(lambda: (step, _candidates(root, step, fresh=fresh)))
+    step, candidates, behind = peers.from_first(partial(_candidates, root, step, fresh=fresh))
     for name in candidates:
         try:
             if not peers.from_first(partial(root.is_committed, name)):
                 skips.add(name, "it was never committed")
+                continue
+            if name in behind:
+                skips.add_damaged(
+                    name, behind[name]
+                )  # if nothing else can be loaded, training must not start at 0
                 continue
             values = _load(root, name, state, peers, slot)
         except (CorruptCheckpoint, OSError) as error:
@@ -111,7 +117,10 @@ class _Skips:
         self.num_damaged += 1
 
 
-def _candidates(root: Root, step: int | None, *, fresh: bool) -> list[StepName]:
+def _candidates(
+    root: Root, step: int | None, *, fresh: bool
+) -> tuple[int | None, list[StepName], dict[StepName, str]]:
+    """What rank 0 tells all: the step that was chosen by name, what may be tried, and what is passed over, and why."""
     try:
         foreign = [] if fresh else root.foreign_checkpoints()
         names = root.step_names()
@@ -123,7 +132,8 @@ def _candidates(root: Root, step: int | None, *, fresh: bool) -> list[StepName]:
             f"`rampmeter checkpoints adopt {root.path / foreign[0]}`, or load one yourself and pass fresh=True to go "
             "on from it or to start without them, or choose another root"
         )
-    return [name for name in names if step is None or name.step == step]
+    behind = left_behind(root) if step is None else {}
+    return step, [name for name in names if step is None or name.step == step], behind
 
 
 def _is_passed(root: Root, name: StepName) -> bool:

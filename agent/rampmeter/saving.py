@@ -5,12 +5,11 @@ directory and reports a reason; nothing here raises into training, and nothing h
 job of many ranks each makes its share, and rank 0 alone commits and removes.
 """
 
-import concurrent.futures
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -25,6 +24,7 @@ from rampmeter.core.messages import FailReason, Fence
 from rampmeter.course import Alone, Course
 from rampmeter.failing import meaning, reason_of
 from rampmeter.files import remove_tree
+from rampmeter.flushthread import wait_while_it_moves
 from rampmeter.layout import Claim, Root, StepName
 from rampmeter.manifest import Extras, LeaseRecord, Manifest, Timings
 from rampmeter.provenance import Provenance
@@ -35,6 +35,8 @@ from rampmeter.together import CourseTogether, Joined, Rank, Together
 
 _log = logging.getLogger("rampmeter")
 _ABORT_LIMIT_S = 5.0
+_HUNG_ABORT_S = 0.5
+"""For one that was aborted: it may have to end a write, and no more."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,6 +60,11 @@ class _Save:
     manifest: Manifest | None = None
     report: SaveReport | None = None
     result: "Future[SaveReport]" = field(default_factory=Future)
+
+    @property
+    def is_waiting(self) -> bool:
+        """For other ranks, which may have more to write."""
+        return isinstance(self.course, CourseTogether) and self.course.is_waiting
 
     def counters(self) -> FlowCounters:
         """Of the whole job."""
@@ -183,16 +190,22 @@ class Saver:
         save.result.set_result(report)
 
     def close(self, limit_s: float) -> bool:
-        """Wait up to `limit_s` for the save in flight, then abort it. Says whether nothing was aborted."""
+        """Wait up to `limit_s` for the save in flight, while it moves, then abort it. Says whether none was aborted."""
         save = self._current
         finished = True
         if save is not None:
-            finished = _wait(save.result, limit_s)
+            pulse = partial(self._pulse, save)
+            finished = wait_while_it_moves(save.result, pulse, limit_s)
             if not finished:
                 save.throttle.abort("closing")
-                _wait(save.result, _ABORT_LIMIT_S)
+                wait_while_it_moves(save.result, pulse, _ABORT_LIMIT_S, hung_s=_HUNG_ABORT_S)
         self._stager.close()
         return finished
+
+    def _pulse(self, save: _Save) -> FlowCounters:
+        """What shows that the flush goes on. A wait for other ranks has its own limits, and is no standing still."""
+        counters = save.throttle.counters()
+        return replace(counters, busy_s=self._clock.now()) if save.is_waiting else counters
 
     def _start(self, save: _Save, state: State) -> "Future[Any]":
         parts = self._parts_of(state)
@@ -364,8 +377,3 @@ def _lease_record(fence: Fence | None, counters: FlowCounters) -> LeaseRecord | 
     flush_s = counters.throttled_s + counters.blocked_s + counters.busy_s
     mean = int(counters.done_bytes / flush_s) if flush_s > 0 else 0
     return LeaseRecord(fence_epoch=fence.epoch, fence_counter=fence.counter, bytes_per_s=mean)
-
-
-def _wait(result: "Future[SaveReport]", limit_s: float) -> bool:
-    done, _ = concurrent.futures.wait([result], timeout=limit_s)
-    return bool(done)

@@ -103,6 +103,10 @@ class Spokesman:
         newest = self._root.newest_claim()
         return newest is not None and newest.number > self.claim.number
 
+    def claim_anew(self) -> None:
+        """Training goes back: what this attempt has saved before must not be newer than what it saves from now on."""
+        self._reclaim(self.claim.number + 1)
+
     def _reclaim(self, at_least: int) -> Claim:
         self.claim = self._root.claim_attempt(at_least)
         self._on_claim(self.claim)

@@ -74,7 +74,10 @@ class Taking:
         """Wait up to `limit_s` for the save in flight, and then for what it leaves to be done on the disk."""
         self._closed = True
         if not self._saver.close(limit_s):
-            _log.warning("the save in flight was abandoned after %.0f s", limit_s)
+            settle_limit_s = 0.0
+            _log.warning(
+                "the save in flight was abandoned: it took more than %.0f s, or storage hangs", limit_s
+            )
         self._settled.wait(settle_limit_s)
         if self._janitor is not None:
             self._janitor.close(settle_limit_s)
@@ -86,6 +89,11 @@ class Taking:
     def _need(self, num_bytes: int | None) -> Need:
         staged_bytes = 0 if self._saver.has_buffers else num_bytes or 0
         return Need(num_bytes=num_bytes, staged_bytes=staged_bytes)
+
+    @property
+    def has_saved(self) -> bool:
+        """This attempt has begun a save."""
+        return self.last_save is not None or self._saver.in_flight
 
     # -- what is wanted ----------------------------------------------------------------------------------------
 
@@ -101,7 +109,7 @@ class Taking:
         if self.voice is None:  # asked only where rank 0 is heard no more
             return self.is_noticed
         desk = self.voice.desk
-        return self._saved_after_notice or desk.ends_unsaved or desk.stopped
+        return self._saved_after_notice or desk.ends_unsaved or desk.ends_soon or desk.stopped
 
     @property
     def is_replaced(self) -> bool:
@@ -208,8 +216,11 @@ class Taking:
 
     def _tidy_up(self, result: "Future[SaveReport]") -> None:
         try:
-            if result.result().committed and self._janitor is not None:
+            report = result.result()
+            if report.committed and self._janitor is not None:
                 self._janitor.poke()
+            if report.reason is FailReason.SUPERSEDED and self.voice is not None and self.voice.is_fenced():
+                self.voice.desk.stop("a newer attempt has claimed the root")
         finally:
             self._settled.set()
 

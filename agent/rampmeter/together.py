@@ -60,17 +60,21 @@ class CourseTogether:
         throttle: Throttle,
         on_failed: Callable[[BaseException], None],
     ) -> None:
+        self.is_waiting = False
+        """For the other ranks."""
         self._find_joined = joined
         self._throttle = throttle
         self._on_failed = on_failed
 
     def begin(self) -> None:
         """Return once all ranks hold a snapshot."""
+        self.is_waiting = True
         try:
             self._joined.begin()
         except BaseException as error:
             self._on_failed(error)
             raise
+        self.is_waiting = False
 
     def ready(self, planned_bytes: int) -> None:
         """Say what this rank is going to write."""
@@ -79,6 +83,7 @@ class CourseTogether:
     def done(self) -> None:
         """Return once all bytes of all ranks are durable; the wait for the others is no time of this flush."""
         self._throttle.end()
+        self.is_waiting = True  # up to the end: what all say to each other in the commit follows
         self._joined.done()
 
     def failed(self, error: BaseException) -> None:

@@ -1,223 +1,153 @@
-"""Kills at named points and at random instants: restore gives exactly one committed step, bit for bit.
+"""Kills at every file operation and at random instants: restore gives exactly one committed step, bit for bit.
 
-The victim trains and saves in a process of its own; points are reached by an os function that ends the process instead
-of returning, so that nothing in the product knows of them.
+After each kill discovery, `rampmeter checkpoints ls` and `verify` agree; the next start sweeps, saves, and holds no
+more than what is kept and two.
 """
 
-import json
-import os
 import random
-import signal
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 
-from rampmeter import retention
 from rampmeter.layout import Root
-from rampmeter.restore import restore
-from support.roots import nothing
+from support import crash_victim
+from support.crash_check import check_recovered, check_root
+from support.crash_lives import (
+    Life,
+    copy_of,
+    killed_after,
+    numbers_worth_a_kill,
+    ranks_killed_after,
+    trace_of,
+)
+from support.crash_victim import KEEP, SIZE_BYTES, Told
+from support.forked import Nursery, nursery
 
-LIMIT_S = 120.0
+pytestmark = pytest.mark.timeout(600)
 
-# Step n of the victim holds tensors full of n, so that a mixture of two steps is seen at once.
-VICTIM = """
-import json, os, sys, threading, torch
-from pathlib import Path
-from rampmeter import retention
-from rampmeter.layout import Root
-from rampmeter.saving import Saver
-from rampmeter.throttle import Throttle
+MAX_STATES = KEEP + 2
+KILLED = -9
+COMMIT = "rename MANIFEST.json"
+BARE = Life(kind="bare")
+WHOLE = Life(kind="whole", again=True)
 
-def die_when(matches):
-    fsync, replace, move, unlink, rmdir = os.fsync, Path.replace, Path.rename, Path.unlink, Path.rmdir
-    def reach(point):
-        if matches(point):
-            os._exit(9)
-    def sync(descriptor):
-        path = Path(f"/proc/self/fd/{descriptor}").readlink()
-        reach(f"before sync {path.name}")
-        fsync(descriptor)
-        reach(f"after sync {path.name}")
-    def rename(self, target):
-        reach(f"before rename {target.name}")
-        result = replace(self, target)
-        reach(f"after rename {target.name}")
-        return result
-    def rename_token(self, target):
-        result = move(self, target)
-        reach(f"after rename {target.name}")
-        return result
-    def remove_directory(self):
-        reach(f"before rmdir {self.name}")
-        rmdir(self)
-    def remove(self, missing_ok=False):
-        unlink(self, missing_ok=missing_ok)
-        reach(f"after unlink {self.name}")
-    os.fsync, Path.replace, Path.unlink = sync, rename, remove
-    Path.rename, Path.rmdir = rename_token, remove_directory
-
-def run(path, num_saves, point, bytes_per_s):
-    root = Root(path)
-    claim = root.claim_attempt()
-    saver = Saver(root, claim, job="victim")
-    state = {f"t{i}": torch.zeros(200_000) for i in range(5)}
-    first = max((name.step for name in root.committed_steps()), default=0) + 1
-    for step in range(first, first + num_saves):
-        for tensor in state.values():
-            tensor.fill_(step)
-        if point and step == first + 1:
-            die_when(lambda reached: point in reached)
-        throttle = Throttle()
-        throttle.set_rate(bytes_per_s)
-        report = saver.begin(step, state, throttle).result()
-        if report.committed:
-            print(step, flush=True)
-            retention.sweep(root, claim.number, lambda: None)
-            retention.prune(root, retention.Keep(keep=2, keep_days=0), lambda: None)
-
-for line in sys.stdin:  # torch is imported once; each victim is a fork
-    pid = os.fork()
-    if pid == 0:
-        run(**json.loads(line))
-        os._exit(0)
-    print(f"pid {pid}", flush=True)
-    _, status = os.waitpid(pid, 0)
-    print(f"end {os.waitstatus_to_exitcode(status)}", flush=True)
-"""
-
-
-class Victims:
-    """Starts one victim after the other."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", VICTIM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self._code = 0
-
-    def start(self, root: Root, num_saves: int, point: str = "", bytes_per_s: int = 2_000_000_000) -> int:
-        """The process id of a new victim that makes so many saves, and dies at `point` in its second one."""
-        assert self._process.stdin is not None
-        arguments = {
-            "path": str(root.path),
-            "num_saves": num_saves,
-            "point": point,
-            "bytes_per_s": bytes_per_s,
-        }
-        self._process.stdin.write(json.dumps(arguments) + "\n")
-        self._process.stdin.flush()
-        return int(self._line().removeprefix("pid "))
-
-    def run(self, root: Root, num_saves: int, point: str = "") -> int:
-        """Run a victim to its end; returns its exit code."""
-        self.start(root, num_saves, point)
-        while not self.reports_until_end(1000)[1]:
-            pass
-        return self._code
-
-    def reports_until_end(self, max_reports: int) -> tuple[list[int], bool]:
-        """Steps reported as committed, up to so many, and whether the victim has ended."""
-        reports: list[int] = []
-        while len(reports) < max_reports:
-            line = self._line()
-            if line.startswith("end "):
-                self._code = int(line.removeprefix("end "))
-                return reports, True
-            reports.append(int(line))
-        return reports, False
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(LIMIT_S)
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
+START = "link JOB_UID, link claim, rename retention.json, link PROVEN, rename plan.json, remove plan.json"
+SAVE = (
+    "mkdir step, write __0_0.distcp, sync __0_0.distcp, rename .metadata, rename BLOCKS, rename MANIFEST.json"
+)
+AFTER = "rename LATEST, link PINNED, remove PINNED, rename MANIFEST.withdrawn, rename MANIFEST.deleting"
+REMOVAL = "remove .metadata, remove BLOCKS, remove __0_0.distcp, remove MANIFEST.deleting, rmdir step"
+MUST_BE_SEEN = set(f"{START}, {SAVE}, {AFTER}, {REMOVAL}".split(", "))
 
 
 @pytest.fixture(scope="module")
-def victims() -> Iterator[Victims]:
-    victims = Victims()
-    yield victims
-    victims.close()
+def victims() -> Iterator[Nursery]:
+    torch.set_num_threads(1)
+    with nursery() as found:
+        yield found
 
 
-def _restored_step(root: Root) -> int:
-    """The step that comes back; every value of every tensor must be of that step."""
-    state = {f"t{i}": torch.full((200_000,), -1.0) for i in range(5)}
-    found = restore(root, state)
-    assert found is not None
-    for tensor in state.values():
-        assert bool((tensor == float(found.step)).all())
-    return found.step
+@pytest.fixture(scope="module")
+def template(victims: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root whose first attempt has made two saves."""
+    path = tmp_path_factory.mktemp("template") / "root"
+    assert Life(kind="bare", num_saves=2).start(victims, Root(path), "trace({path})").wait() == 0
+    return path
 
 
-@pytest.mark.parametrize(
-    ("point", "expected"),
-    [
-        ("before sync __0_0.distcp", 1),
-        ("after sync __0_0.distcp", 1),
-        ("before sync .metadata.tmp", 1),
-        ("before rename BLOCKS", 1),
-        ("before sync .MANIFEST.json", 1),
-        ("before rename MANIFEST.json", 1),
-        ("after rename MANIFEST.json", 2),
-        ("before rename LATEST", 2),
-        ("after rename LATEST", 2),
-    ],
-)
-def test_named_points_of_a_save(root: Root, victims: Victims, point: str, expected: int) -> None:
+@pytest.fixture(scope="module")
+def traces(
+    victims: Nursery, template: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[Life, list[str]]:
+    where = tmp_path_factory.mktemp("traces")
+    return {
+        life: trace_of(victims, copy_of(template if life.again else where / "none", where / life.kind), life)
+        for life in (BARE, WHOLE)
+    }
+
+
+def test_the_operations_that_matter_are_all_seen(traces: dict[Life, list[str]]) -> None:
+    """Else a kill would miss them without a word."""
+    seen = {name for trace in traces.values() for name in trace}
+    assert seen >= MUST_BE_SEEN
+
+
+@pytest.mark.parametrize("life", [BARE, WHOLE], ids=["saver", "checkpointer"])
+def test_a_kill_before_every_file_operation(
+    victims: Nursery, template: Path, traces: dict[Life, list[str]], life: Life, tmp_path: Path
+) -> None:
     """Up to the manifest's rename the step before counts, from there on this one; the next start goes on from it."""
-    assert victims.run(root, 3, point) == 9
-    assert _restored_step(root) == expected
-    assert victims.run(root, 1) == 0
-    assert _restored_step(root) == expected + 1
-    retention.sweep(root, 9, nothing)
-    assert root.step_names() == root.committed_steps()
+    trace = traces[life]
+    source = template if life.again else tmp_path / "none"
+    before, num_kills = 2 if life.again else 0, 0
+    numbers = numbers_worth_a_kill(trace)
+    for number in numbers:
+        root = copy_of(source, tmp_path / str(number))
+        program = life.start(victims, root, f"end_at({{path}}, {number})")
+        code, told = program.wait(), Told.of(program.lines)
+        if code == 0 and life is WHOLE:
+            continue  # it has several threads, and may find less to do this time
+        assert code == KILLED, (trace[number], program.lines)
+        num_kills += 1
+        step = check_root(root, told, before=before)
+        if life is BARE:
+            assert step == before + (number > trace.index(COMMIT)), trace[number]
+        life.recover(victims, root)
+        assert (crash_victim.restored_step(root) or 0) > step, trace[number]
+        check_recovered(root, MAX_STATES, SIZE_BYTES)
+    assert num_kills > 0.9 * len(numbers)
 
 
-@pytest.mark.parametrize(
-    "point",
-    [
-        "after rename MANIFEST.withdrawn",
-        "after rename MANIFEST.deleting",
-        "after unlink .metadata",
-        "after unlink __0_0.distcp",
-        "after unlink MANIFEST.deleting",
-        "before rmdir step-",
-    ],
-)
-def test_killed_in_the_middle_of_a_deletion(root: Root, victims: Victims, point: str) -> None:
-    """One that has lost its manifest is no checkpoint, the newer ones are untouched, the rest goes next."""
-    assert victims.run(root, 2) == 0
-    assert victims.run(root, 3, point) == 9
-    assert _restored_step(root) == 4
-    assert len(root.step_names()) == len(root.committed_steps()) + 1
-    retention.sweep(root, 9, nothing)
-    assert root.step_names() == root.committed_steps()
+def test_kills_at_random_instants(victims: Nursery, tmp_path: Path) -> None:
+    """Twenty in a row under one root: one whole step, never before the last one that was told as committed."""
+    draw, root = random.Random(2026), Root(tmp_path / "root")
+    life, step, num_committed = Life(kind="whole", num_saves=0), 0, 0
+    for _ in range(20):
+        program = life.start(victims, root)
+        told = killed_after(program, draw.uniform(0.0, 0.5))
+        step = check_root(root, told, before=step)
+        num_committed += told.committed > 0
+    assert num_committed > 5
+    life.recover(victims, root)
+    check_recovered(root, MAX_STATES, SIZE_BYTES)
 
 
 @pytest.mark.system
-def test_kills_at_random_instants(root: Root, victims: Victims) -> None:
-    """Ten kills in a row: what comes back is one whole step, never before the last one reported."""
-    draw = random.Random(2026)
-    last_reported = 0
-    for _ in range(10):
-        pid = victims.start(root, 1000, bytes_per_s=60_000_000)
-        reports, ended = victims.reports_until_end(draw.randint(0, 3))
-        timer = threading.Timer(draw.uniform(0.0, 0.15), os.kill, [pid, signal.SIGKILL])
-        timer.start()
-        while not ended:
-            more, ended = victims.reports_until_end(1)
-            reports += more
-        timer.join()
-        last_reported = max([last_reported, *reports])
-        if last_reported:
-            assert _restored_step(root) >= last_reported
-    assert last_reported > 5
-    assert len(root.committed_steps()) <= 3
+def test_kills_of_two_ranks(victims: Nursery, tmp_path: Path) -> None:
+    """All at once or one before the other, whichever: the ranks' shares that come back are of one step."""
+    draw, root = random.Random(2026), Root(tmp_path / "root")
+    life, step = Life(kind="two_ranks", num_saves=0), 0
+    for first in (None, 0, 1, None, 0, 1):
+        program = life.start(victims, root)
+        told = ranks_killed_after(
+            program, draw.uniform(0.3, 1.2), first=first, apart_s=draw.uniform(0.0, 0.5)
+        )
+        step = check_root(root, told, before=step)
+    life.recover(victims, root)
+    check_recovered(root, MAX_STATES, SIZE_BYTES)
+    assert root.committed_steps()[0].step > step
+
+
+@pytest.mark.parametrize("life", [BARE, WHOLE], ids=["saver", "checkpointer"])
+def test_what_counts_is_durable_before_it_counts(traces: dict[Life, list[str]], life: Life) -> None:
+    """A power cut loses what was not synced: files before they get their names, names before the manifest's."""
+    trace = traces[life]
+    for number, operation in enumerate(trace):
+        verb, name = operation.split()
+        temporary = f".{name.lstrip('.')}.tmp"
+        if verb not in ("rename", "link") or f"write {temporary}" not in trace:
+            continue
+        last_write = _last_before(trace, number, f"write {temporary}")
+        assert last_write < _last_before(trace, number, f"sync {temporary}"), operation
+    commit = trace.index(COMMIT)
+    shard_synced = _last_before(trace, commit, "sync __0_0.distcp")
+    assert _last_before(trace, commit, "write __0_0.distcp") < shard_synced
+    assert _last_before(trace, commit, "rename .metadata") < _last_before(trace, commit, "sync step")
+    assert _last_before(trace, commit, "mkdir step") < _last_before(trace, commit, "sync root")
+    assert trace[commit + 1] == "sync step"
+
+
+def _last_before(trace: list[str], number: int, operation: str) -> int:
+    return max(index for index in range(number) if trace[index] == operation)

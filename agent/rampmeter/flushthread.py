@@ -1,0 +1,66 @@
+"""The thread that flushes, and how long the end of a process waits for it.
+
+A daemon thread, not one of a pool: Python waits for those at the end, and one that hangs in storage would keep the
+process for ever. Decides when a flush is taken for hung; what follows from that is the saver's business.
+"""
+
+import concurrent.futures
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from rampmeter.throttle import FlowCounters
+
+T = TypeVar("T")
+
+HUNG_S = 7.0
+"""So long without a byte, a sleep for the lease or a cycle of its own: a process that ends is gone within 10 s."""
+
+_LOOK_S = 0.25
+
+
+def in_thread_of_its_own(function: Callable[[], T]) -> "Future[T]":
+    """What `function` returns or raises, while the caller goes on."""
+    result: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            returned = function()
+        except BaseException as error:  # DCP's own is none of Exception
+            result.set_exception(error)
+        else:
+            result.set_result(returned)
+
+    threading.Thread(target=run, name="rampmeter-flush", daemon=True).start()
+    return result
+
+
+def wait_while_it_moves(
+    result: "Future[Any]", counters: Callable[[], FlowCounters], limit_s: float, *, hung_s: float = HUNG_S
+) -> bool:
+    """Whether the flush has ended within `limit_s`; at once no, if it stands still in storage for `hung_s`.
+
+    Before its first byte nothing tells a hung flush from one that looks at its values: then the limit alone counts.
+    """
+    before, still_s, left_s = counters(), 0.0, limit_s
+    while not _has_ended(result, min(_LOOK_S, left_s)):
+        left_s -= _LOOK_S
+        now = counters()
+        still_s = still_s + _LOOK_S if _stands_still(before, now) else 0.0
+        if left_s <= 0.0 or still_s >= hung_s:
+            return False
+        before = now
+    return True
+
+
+def _stands_still(before: FlowCounters, now: FlowCounters) -> bool:
+    has_begun = now.busy_s + now.blocked_s + now.throttled_s > 0.0
+    is_asleep = now.throttled_s > before.throttled_s
+    is_busy = now.busy_s > before.busy_s
+    return has_begun and now.done_bytes == before.done_bytes and not is_asleep and not is_busy
+
+
+def _has_ended(result: "Future[Any]", limit_s: float) -> bool:
+    done, _ = concurrent.futures.wait([result], timeout=limit_s)
+    return bool(done)

@@ -1,0 +1,68 @@
+"""The thread that flushes: what it hands over, and when the end of a process waits for it no longer."""
+
+import threading
+from concurrent.futures import Future
+from dataclasses import replace
+
+import pytest
+
+from rampmeter.flushthread import in_thread_of_its_own, wait_while_it_moves
+from rampmeter.throttle import FlowCounters
+
+BEGUN = FlowCounters(done_bytes=1, throttled_s=0.0, blocked_s=1.0, busy_s=1.0)
+NOT_BEGUN = FlowCounters(done_bytes=0, throttled_s=0.0, blocked_s=0.0, busy_s=0.0)
+
+
+def waits(*readings: FlowCounters, limit_s: float = 60.0) -> bool:
+    """What is decided of a flush that is seen so, the last reading for ever."""
+    seen = iter(readings)
+
+    def counters() -> FlowCounters:
+        return next(seen, readings[-1])
+
+    return wait_while_it_moves(Future(), counters, limit_s, hung_s=0.25)
+
+
+def test_what_is_returned_or_raised_comes_back_and_the_thread_keeps_no_process() -> None:
+    """Also what is no Exception, as DCP's own error."""
+    thread = in_thread_of_its_own(threading.current_thread).result(10.0)
+    assert thread.daemon
+
+    def fail() -> None:
+        raise SystemExit(3)
+
+    assert isinstance(in_thread_of_its_own(fail).exception(10.0), SystemExit)
+
+
+def test_one_that_has_ended_is_waited_for() -> None:
+    """At once."""
+    done: Future[None] = Future()
+    done.set_result(None)
+    assert wait_while_it_moves(done, lambda: BEGUN, 60.0)
+
+
+def test_one_that_stands_still_in_storage_is_not() -> None:
+    """Only time in the file passes."""
+    assert not waits(BEGUN, replace(BEGUN, blocked_s=2.0), replace(BEGUN, blocked_s=3.0))
+
+
+@pytest.mark.parametrize(
+    "readings",
+    [
+        [replace(BEGUN, done_bytes=number) for number in range(100)],
+        [replace(BEGUN, throttled_s=float(number)) for number in range(100)],
+        [replace(BEGUN, busy_s=float(number)) for number in range(100)],
+        [NOT_BEGUN],
+    ],
+    ids=["bytes", "waits for its lease", "computes", "has not begun"],
+)
+def test_one_that_moves_is_waited_for_up_to_the_limit(readings: list[FlowCounters]) -> None:
+    """Whatever it does; only the limit ends it: the third look and not the first."""
+    looks: list[int] = []
+
+    def counters() -> FlowCounters:
+        looks.append(1)
+        return readings[min(len(looks), len(readings)) - 1]
+
+    assert not wait_while_it_moves(Future(), counters, 0.75, hung_s=0.25)
+    assert len(looks) == 4

@@ -1,0 +1,85 @@
+"""Cases of jobs of several ranks, each a real process: who commits, who waits for whom, who hears of a notice."""
+
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from rampmeter.layout import Root
+from rampmeter.restore import restore
+from support.forked_job import Job, Parent, parent_of, starting
+from support.waiting import wait_for
+
+pytestmark = pytest.mark.system
+
+NUM_FLOATS = 25_000
+OFTEN = {"interval_max_s": 0.05, "keep": 1000}
+
+
+@pytest.fixture(scope="module")
+def parent() -> Iterator[Parent]:
+    with parent_of("support.crew_job") as process:
+        yield process
+
+
+@pytest.fixture
+def start(parent: Parent, root: Root, tmp_path: Path) -> Iterator[Callable[..., Job]]:
+    with starting(parent, tmp_path / "group") as begin:
+        yield lambda num_ranks, **more: begin(
+            num_ranks, **{"root": str(root.path), "options": OFTEN, "num_floats": NUM_FLOATS} | more
+        )
+
+
+def newest_step(root: Root, num_ranks: int) -> int:
+    """The step that comes back, after a look at every value of every rank."""
+    own = {f"rank{rank}.{index}": torch.zeros(NUM_FLOATS) for rank in range(num_ranks) for index in range(4)}
+    found = restore(root, {"own": own, "shared": torch.zeros(1000), "note": ""})
+    assert found is not None
+    assert all(bool((own[name] == found.step + int(name[-1]) / 8).all()) for name in own)
+    return found.step
+
+
+def test_c57_back_to_back_saves_beside_collectives_of_training(start: Callable[..., Job], root: Root) -> None:
+    """Four ranks meet in every step, and a save begins when the one before has ended: nobody waits for ever."""
+    job = start(4, in_step=True, step_s=0.005, limit_s=60.0)
+    for rank in range(4):
+        wait_for(lambda rank=rank: len(job.find("saved", rank=rank)) >= 10, what="ten saves", limit_s=60.0)
+    job.send(0, signal.SIGTERM)
+    job.end()
+    assert job.codes() == [75] * 4
+    assert not job.find("saved", committed=False)
+    assert all(said["slowest_s"] < 5.0 for said in job.find("left")), "no step waited for a save"
+    assert newest_step(root, 4) == job.find("saved", rank=0)[-1]["step"]
+
+
+def test_c59_eight_ranks_finish_at_once_and_one_commits(start: Callable[..., Job], root: Root) -> None:
+    """Each save is committed once, no rank misses a file that another one has moved, no directory is left over."""
+    num_ranks = 8
+    job = start(num_ranks, step_s=0.02, limit_s=90.0)
+    for rank in range(num_ranks):
+        wait_for(lambda rank=rank: len(job.find("saved", rank=rank)) >= 6, what="six saves", limit_s=80.0)
+    job.send(0, signal.SIGTERM)
+    job.end()
+    assert not job.find("saved", committed=False)
+    ended = job.find("SaveEnded")
+    assert {said["event"]["directory"] for said in ended} == {str(name) for name in root.committed_steps()}
+    assert root.step_names() == root.committed_steps()
+    assert len(ended) == len(root.committed_steps()) >= 6
+    assert newest_step(root, num_ranks) == job.find("saved", rank=0)[-1]["step"]
+
+
+def test_c98_a_notice_on_one_of_four_ranks_is_one_save_of_all(start: Callable[..., Job], root: Root) -> None:
+    """SIGTERM to rank 3 alone: one step, one commit, all leave in the same call and exit alike."""
+    job = start(4, in_step=True, step_s=0.02, limit_s=60.0, options={"interval_min_s": 1000.0})
+    for rank in range(4):
+        job.wait("started", rank=rank)
+    wait_for(lambda: root.newest_claim() is not None, what="the claim")
+    job.send(3, signal.SIGTERM)
+    job.end()
+    assert job.codes() == [75] * 4
+    assert len({said["step"] for said in job.find("left")}) == 1
+    (name,) = root.committed_steps()
+    assert {said["step"] for said in job.find("saved", committed=True)} == {name.step}
+    assert newest_step(root, 4) == name.step
