@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from rampmeter.belonging import SavedParts, Source, own_copy
+from rampmeter.belonging import SavedParts, Source, lead_paths, own_copy
 
 MIB = 1024 * 1024
 
@@ -118,3 +118,17 @@ def test_a_large_object_is_not_pickled_to_find_out(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr("rampmeter.belonging.freeze", fails)
     assert own_copy("ema", Holder(), {"w": torch.zeros(MIB)}) is None
+
+
+def test_buffers_and_tensors_of_the_state_itself_have_a_lead() -> None:
+    """Parameters and what optimizers hold are equal on all ranks: any of them may write them."""
+    model = nn.BatchNorm1d(3)
+    optim = torch.optim.SGD(model.parameters(), lr=0.1)
+    values = {"a": [torch.zeros(1), {"b": torch.zeros(1)}], "n": 3}
+    assert lead_paths("m", model, model.state_dict()) == [
+        ("m", "running_mean"),
+        ("m", "running_var"),
+        ("m", "num_batches_tracked"),
+    ]
+    assert lead_paths("o", optim, {"state": {"w": {"exp_avg": torch.zeros(1)}}}) == []
+    assert lead_paths("v", values, values) == [("v", "a", 0), ("v", "a", 1, "b")]
