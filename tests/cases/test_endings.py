@@ -54,7 +54,11 @@ def test_c76_storage_that_hangs_holds_no_process(
     program = programs.start(text)
     program.wait_for("hung")
     since_s = time.monotonic()
-    assert program.wait() == exit_code
+    try:
+        assert program.wait() == exit_code
+    finally:
+        if program.exit_code is None:
+            program.kill()
     assert time.monotonic() - since_s < GONE_WITHIN_S + 2.0, "two for a machine that does something else, too"
     assert loaded(root, NUM_VALUES) is None
     (leftover,) = root.step_names()

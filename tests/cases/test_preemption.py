@@ -15,7 +15,7 @@ from support.servers import serving
 from support.waiting import wait_for
 
 NUM_VALUES = 1_000_000
-GRACE_S = 6.0
+GRACE_S = 15.0
 
 TOLD = """
 import os, signal, sys, time
@@ -101,7 +101,7 @@ def test_c96_told_before_the_first_step(programs: Nursery, root: Root) -> None:
 @pytest.mark.parametrize(
     ("num_values", "fits"), [(2_000_000, True), (40_000_000, False)], ids=["1 s", "20 s"]
 )
-def test_c94_six_seconds_of_grace(
+def test_c94_some_seconds_of_grace(
     programs: Nursery, root: Root, tmp_path: Path, num_values: int, fits: bool
 ) -> None:
     """A save that fits is committed in them; one of 20 s is not begun, and the job has gone before it is killed."""

@@ -1,6 +1,7 @@
 """Histories that fork: by a step that was chosen by name, by an attempt that stood still, by two jobs in one place."""
 
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -127,6 +128,14 @@ class TestGoingBack:
     def _damage(root: Root, step: int | None) -> None:
         (name,) = (name for name in root.step_names() if name.step == step)
         (root.directory(name) / "__0_0.distcp").write_bytes(b"")
+
+    def test_nobody_starts_at_0_because_the_chosen_one_is_gone(self, root: Root) -> None:
+        """Removed by hand, and only what was left behind is there: an error that names the choice."""
+        go_back(root, 100)
+        (chosen,) = (name for name in root.step_names() if name.step == 100)
+        shutil.rmtree(root.directory(chosen))
+        with pytest.raises(CorruptCheckpoint, match="attempt 2 went back to step 100 by name"):
+            restore(root, make_state(-1.0))
 
     def test_a_record_that_cannot_be_understood_decides_nothing(self, root: Root) -> None:
         """The order does."""
