@@ -6,6 +6,7 @@ in the product, 4 s and 8 s here.
 
 import json
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import torch
 
 from rampmeter.layout import Root
 from rampmeter.restore import restore
+from support.crew_job import COLLECTIVE_LIMIT_S, SILENT_S
 from support.forked_job import Job, Parent, parent_of, starting
 from support.servers import Coordinator, serving
 from support.waiting import wait_for
@@ -57,6 +59,15 @@ def metered(start: Callable[..., Job], coordinator: Coordinator) -> Callable[...
     """Starts jobs that ask this coordinator, with states that take seconds to write."""
     options = {"interval_max_s": 2.0, "coordinator": coordinator.url}
     return lambda num_ranks, **more: start(num_ranks, num_floats=NUM_FLOATS, options=options, **more)
+
+
+@pytest.fixture
+def one_stream(tmp_path: Path) -> Iterator[Coordinator]:
+    """A coordinator that lets one writer at a time write, also inside a job."""
+    config = tmp_path / "coordinator.toml"
+    config.write_text('[pools.default]\ncapacity = "10MB/s"\nmax_streams = 1\n')
+    with serving(tmp_path, "--fresh", "--config", str(config), RAMPMETER_STORE="sqlite") as found:
+        yield found
 
 
 def leases(coordinator: Coordinator) -> list[dict[str, Any]]:
@@ -134,6 +145,37 @@ def test_ranks_share_one_lease_and_keep_to_it(metered: Callable[..., Job], coord
     assert job.codes() == [75, 75]
 
 
+def test_a_rank_with_hardly_anything_to_write_holds_up_nobody(metered: Callable[..., Job]) -> None:
+    """Rank 1 has its random state and no tensor of its own: it has a share of the rate all the same."""
+    job = metered(2, num_tensors=[4, 0])
+    for rank in (0, 1):
+        job.wait("saved", rank=rank, committed=True)
+    job.finish()
+    job.end()
+    assert job.codes() == [0, 0]
+
+
+def test_ranks_take_turns_where_one_writer_is_allowed(
+    start: Callable[..., Job], one_stream: Coordinator, tmp_path: Path
+) -> None:
+    """Rank 1 writes nothing before rank 0 is through, and the save takes as long as one writer needs for all."""
+    options = {"interval_max_s": 2.0, "coordinator": one_stream.url}
+    job = start(2, num_floats=NUM_FLOATS, options=options)
+    sizes: list[tuple[int, int]] = []
+    while not job.find("SaveEnded"):
+        files = [next((tmp_path / "root").glob(f"step-*/__{rank}_*"), None) for rank in (0, 1)]
+        sizes.append(tuple(file.stat().st_size if file else 0 for file in files))  # type: ignore[arg-type]
+        time.sleep(0.02)
+    most = max(first for first, _ in sizes)
+    assert most > 16_000_000
+    assert [first for first, second in sizes if second and first < most] == []
+    assert job.wait("saved", rank=0)["committed"]
+    assert float(job.find("SaveEnded")[0]["event"]["write_s"]) >= 0.95 * 32_000_000 / BUDGET
+    job.finish()
+    job.end()
+    assert job.codes() == [0, 0]
+
+
 def test_one_failed_write_fails_the_save_on_all_and_the_next_one_works(
     metered: Callable[..., Job], coordinator: Coordinator, tmp_path: Path
 ) -> None:
@@ -163,6 +205,7 @@ def test_a_rank_that_is_gone_in_a_flush_holds_up_nobody(
     num_started = len(job.find("SaveStarted"))
     wait_for(lambda: len(job.find("SaveStarted")) > num_started, what="the next save")
     wait_for(lambda: any(lease["bytes_per_s"] for lease in leases(coordinator)), what="a rate")
+    stopped_s = time.monotonic()
     job.send(ill, number)
     others = [rank for rank in range(4) if rank != ill]
     for rank in others:
@@ -171,6 +214,10 @@ def test_a_rank_that_is_gone_in_a_flush_holds_up_nobody(
         )
     if ill != 0:
         wait_for(lambda: is_free(coordinator), what="the end of the lease", limit_s=5.0)
+        said = [event for event in job.find("SaveEnded") if event["event"]["reason"] != "None"]
+        assert float(said[0]["event"]["now_s"]) < stopped_s + SILENT_S + COLLECTIVE_LIMIT_S - 1.0, (
+            "the lease is given back when the rank is missed, and not when the collective has waited for it"
+        )
     job.finish()
     for rank in others:
         assert job.wait("left", rank=rank)["slowest_s"] < 6.0

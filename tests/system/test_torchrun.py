@@ -15,13 +15,15 @@ SCRIPT = Path(__file__).parents[1] / "support" / "ddp_training.py"
 NUM_STEPS = 150
 DIES_AT = 110
 LIMIT_S = 120
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+"""torchrun's own store keeps addresses of gloo from before."""
 
 
 def torchrun(root: Path, losses: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     return subprocess.run(
         [*command, SCRIPT, root, losses, str(NUM_STEPS)],
-        env=without_settings() | {"OMP_NUM_THREADS": "1"} | environ,
+        env=without_settings() | ENVIRONMENT | environ,
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
