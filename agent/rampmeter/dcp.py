@@ -5,6 +5,7 @@ Digests ride on the WriteResults that DCP gathers anyway; the commit happens in 
 reaches all ranks. This module decides nothing about leases, commits or restore order, and runs no collective itself.
 """
 
+import io
 import os
 import warnings
 from collections.abc import Callable, Sequence
@@ -34,7 +35,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
-from torch.distributed.checkpoint.state_dict_saver import AsyncSaveResponse, async_save
+from torch.distributed.checkpoint.state_dict_saver import AsyncSaveResponse, async_save, save
 from torch.distributed.checkpoint.stateful import Stateful
 from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
@@ -42,6 +43,7 @@ from torch.futures import Future
 from rampmeter.commit import WrittenFile
 from rampmeter.core.clock import Clock
 from rampmeter.core.errors import CommitError
+from rampmeter.daemon.parcel import Sealed
 from rampmeter.finite import check_finite
 from rampmeter.hashing import HashedFile
 from rampmeter.layout import METADATA_NAME
@@ -66,6 +68,7 @@ __all__ = [
     "load",
     "metered",
     "metered_writer",
+    "save_here",
     "set_model_state_dict",
     "set_optimizer_state_dict",
     "start_save",
@@ -240,6 +243,11 @@ class CheckedSavePlanner(DefaultSavePlanner):
                 self.unchecked.append(item.index.fqn)
         return plan
 
+    def transform_object(self, write_item: WriteItem, object: Any) -> Any:  # noqa: A002 - as it is called by torch
+        if isinstance(object, Sealed):
+            return io.BytesIO(object.content)
+        return super().transform_object(write_item, object)
+
 
 class VerifiedReader(FileSystemReader):
     """Reads only what was verified: `.metadata` before it is unpickled, shards before a tensor is touched."""
@@ -306,6 +314,13 @@ def start_save(
     if isinstance(response, AsyncSaveResponse):
         return response.upload_completion
     return response
+
+
+def save_here(
+    state_dict: dict[str, Any], *, writer: FileSystemWriter, planner: SavePlanner, single_process: bool
+) -> None:
+    """Write what is staged already, in the calling thread; fails with `cause_of` inside."""
+    save(state_dict, storage_writer=writer, planner=planner, no_dist=single_process)
 
 
 def load(state_dict: dict[str, Any], reader: FileSystemReader, *, single_process: bool) -> None:
