@@ -5,6 +5,7 @@ with one descriptor however many there are. Being memory without a name it does 
 64 MiB in a container unless somebody asked for more, and nothing of it stays behind a process that was killed.
 """
 
+import itertools
 import mmap
 import os
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from rampmeter.core.errors import ConfigError
 from rampmeter.ranks.records import new_memory
 
 _ALIGNED_BYTES = 64
+_versions = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class Wrapped:
     """A tensor that is made of others, as a DTensor is of its local shard."""
 
     kind: type
-    inner: dict[str, "Placed | Wrapped"]
+    inner: dict[str, Any]
     context: Any
     size: tuple[int, ...]
     stride: tuple[int, ...]
@@ -48,7 +50,7 @@ class Arena:
         self.descriptor: int | None = None
         self.num_bytes = 0
         self.version = 0
-        """Grows when the memory is another one, which the writer must be handed anew."""
+        """Of the memory, unique in this process: a writer that has another one must be handed this one."""
         self.last_stage_s = 0.0
         self._clock = clock
         self._bytes: torch.Tensor | None = None
@@ -83,7 +85,7 @@ class Arena:
             os.close(descriptor)
             raise
         self.descriptor, self.num_bytes = descriptor, num_bytes
-        self.version += 1
+        self.version = next(_versions)
 
     def close(self) -> None:
         """Give the memory back, once the writer has, too."""
@@ -99,7 +101,7 @@ class _Layout:
     def __init__(self) -> None:
         self.num_bytes = 0
         self.to_copy: list[tuple[int, torch.Tensor]] = []
-        self._begins: dict[tuple[int, torch.device], int] = {}
+        self._begins: dict[tuple[int, int, torch.device], int] = {}
 
     def place(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -113,7 +115,7 @@ class _Layout:
     def _place_tensor(self, tensor: torch.Tensor) -> Placed | Wrapped:
         if hasattr(type(tensor), "__tensor_flatten__"):
             names, context = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
-            inner = {name: self._place_tensor(getattr(tensor, name)) for name in names}
+            inner = {name: self.place(getattr(tensor, name)) for name in names}
             return Wrapped(type(tensor), inner, context, tuple(tensor.size()), tensor.stride())
         if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_meta:
             raise ConfigError(
@@ -127,7 +129,7 @@ class _Layout:
     def _begin_of(self, tensor: torch.Tensor) -> int:
         """Where the tensor's storage begins; tensors that share one in training share one here."""
         storage = tensor.untyped_storage()
-        key = (storage.data_ptr(), storage.device)
+        key = (storage.data_ptr(), storage.nbytes(), storage.device)
         if key not in self._begins:
             self._begins[key] = self.num_bytes
             if storage.nbytes():
@@ -164,3 +166,12 @@ def num_tensors(value: Any) -> int:
     if isinstance(value, Mapping):
         return sum(num_tensors(item) for item in value.values())
     return sum(num_tensors(item) for item in value) if isinstance(value, list) else 0
+
+
+def why_not_shared(state: Mapping[str, Any]) -> str | None:
+    """What in a snapshot cannot stand in an arena; None if all can."""
+    try:
+        _Layout().place(state)
+    except ConfigError as error:
+        return str(error)
+    return None

@@ -50,7 +50,7 @@ class Pulse:
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
-        self.tell(stage=Stage.ENDED)
+        self.tell()
 
     def tell(self, **news: Any) -> None:
         """Tell at once what is new, with what the throttle counts now."""

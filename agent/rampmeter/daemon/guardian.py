@@ -119,6 +119,10 @@ class Guardian:
                 raise self._lost(trouble.reason, trouble.detail)
 
     def _ready_writer(self) -> HiredWriter:
+        """The writer, once it has started; one that was ended between two saves costs none of them."""
+        writer = self._writer
+        if writer is not None and not writer.is_alive:
+            self._lost(FailReason.WRITER_LOST, "was ended between two saves")
         self.warm_up()
         starting = self._starting
         if starting is not None:
@@ -131,7 +135,7 @@ class Guardian:
         return writer
 
     def _lost(self, reason: FailReason, detail: str) -> CommitError:
-        """The save is lost with its writer; another one is started unless it is the second."""
+        """The writer is gone, or must go; another one is started unless it is the second."""
         with self._lock:
             writer, self._writer = self._writer, None
         if writer is not None:

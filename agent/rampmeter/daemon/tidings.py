@@ -25,7 +25,6 @@ class Stage(IntEnum):
     WRITING = 4  # the first byte is in hand
     DONE = 5  # all bytes of this rank are durable: goes on once all ranks' are
     COMMITTING = 6
-    ENDED = 7
 
 
 NOTHING_YET = FlowCounters(done_bytes=0, throttled_s=0.0, blocked_s=0.0, busy_s=0.0)
