@@ -1,4 +1,4 @@
-"""Saves by a writer process, without a coordinator: what a saver does around one, and writer classes that can be held."""
+"""Saves by a writer process, without a coordinator: what a saver does around one; a writer that can be held."""
 
 import os
 import threading
@@ -79,7 +79,7 @@ class Desk:
                 stall_s=0.0,
             )
 
-        result: "Future[StepName]" = Future()
+        result: Future[StepName] = Future()
 
         def run():
             try:

@@ -1,7 +1,7 @@
-"""Trainers that have their saves written by a writer process, each a real process that may be killed or leave as it likes.
+"""Trainers that have their saves written by a writer process, each a real process that may be killed or leave.
 
-`python -m support.hired_trainer` imports torch once, then forks a trainer for each job that it is told on stdin (JSON, one
-a line). A trainer tells on stdout what happens to it, one JSON object a line.
+`python -m support.hired_trainer` imports torch once, then forks a trainer for each job that it is told on stdin (JSON,
+one a line). A trainer tells on stdout what happens to it, one JSON object a line.
 """
 
 import json

@@ -14,7 +14,7 @@ def is_running(pid: int) -> bool:
 
 def num_descriptors() -> int:
     """Open in this process."""
-    return len(os.listdir("/proc/self/fd"))
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def rss_bytes(pid: int) -> int:

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
-from support.processes import num_descriptors
 from rampmeter.core.errors import ConfigError
 from rampmeter.daemon.arena import Arena, mapped, num_tensors, unpacked
 from support.hired import CLOCK
+from support.processes import num_descriptors
 
 
 @pytest.fixture
@@ -69,10 +72,6 @@ def test_shapes_and_views_come_over(arena: Arena) -> None:
 
 def test_a_tensor_made_of_others_comes_over(arena: Arena) -> None:
     """As a DTensor of its local shard: by the protocol that torch has for such classes."""
-    import torch.distributed as dist
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor import DTensor, Shard, distribute_tensor
-
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         mesh = init_device_mesh("cpu", (1,))

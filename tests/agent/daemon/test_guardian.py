@@ -102,7 +102,7 @@ def test_what_is_restored_is_what_was_saved(desk: Desk, monkeypatch: pytest.Monk
 
 
 def test_the_writer_follows_the_rate(desk: Desk) -> None:
-    """Armed it writes nothing; then as fast as it may; a pause stops it at once; the counters are those of the writer."""
+    """Armed it writes nothing; then as fast as it may; a pause stops it at once; what it counts is known here."""
     throttle = Throttle()
     future = desk.begin(1, LARGE, throttle)
     wait_for(lambda: desk.first_bytes == [16 * MIB], what="the first byte in hand")
@@ -298,8 +298,8 @@ def test_nothing_grows_from_save_to_save(desk: Desk, guardian: Guardian) -> None
         desk.begin(step, state).result(LIMIT_S)
         assert guardian.pid is not None
         wait_for(lambda: threading.active_count() < 20, what="its thread to end")
-        writer_files = len(os.listdir(f"/proc/{guardian.pid}/fd"))
-        writer_threads = len(os.listdir(f"/proc/{guardian.pid}/task"))
+        writer_files = len(list(Path(f"/proc/{guardian.pid}/fd").iterdir()))
+        writer_threads = len(list(Path(f"/proc/{guardian.pid}/task").iterdir()))
         used.append(
             (rss_bytes(os.getpid()), rss_bytes(guardian.pid), num_descriptors(), writer_files, writer_threads)
         )

@@ -1,4 +1,4 @@
-"""What becomes of a writer when its trainer is gone, however it went: it finishes what it may, and no process is left."""
+"""What becomes of a writer when its trainer is gone: it finishes what it may, and no process is left."""
 
 import json
 import os
@@ -65,12 +65,12 @@ def trainers(process: Trainers, tmp_path: Path) -> Trainers:
 
 def killed(trainers: Trainers, limit_s: float = GONE_S, **job: Any) -> list[int]:
     """Kill a trainer, wait for its writer's end; the steps that are committed then."""
-    shared_before = set(os.listdir("/dev/shm"))
+    shared_before = set(Path("/dev/shm").iterdir())
     trainer, writer = trainers.start(**job)
     os.kill(trainer, signal.SIGKILL)
     assert trainers.hears()["what"] == "over"
     wait_for(lambda: not is_running(writer), what="the writer's end", limit_s=limit_s)
-    assert set(os.listdir("/dev/shm")) <= shared_before
+    assert set(Path("/dev/shm").iterdir()) <= shared_before
     return [name.step for name in trainers.root.committed_steps()]
 
 

@@ -1,6 +1,7 @@
 """What goes over to the writer: values that it could not unpack travel sealed."""
 
 import pickle
+
 import torch
 
 from rampmeter.core.messages import FailReason
