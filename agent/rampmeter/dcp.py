@@ -42,7 +42,9 @@ from torch.futures import Future
 
 from rampmeter.commit import WrittenFile
 from rampmeter.core.clock import Clock
-from rampmeter.core.errors import CommitError
+from rampmeter.core.errors import CommitError, LeaseLost, RankFailed
+from rampmeter.core.messages import FailReason
+from rampmeter.course import Course
 from rampmeter.daemon.parcel import Sealed
 from rampmeter.finite import check_finite
 from rampmeter.hashing import HashedFile
@@ -63,6 +65,7 @@ __all__ = [
     "TensorStorageMetadata",
     "VerifiedReader",
     "cause_of",
+    "ends_group",
     "get_model_state_dict",
     "get_optimizer_state_dict",
     "load",
@@ -73,6 +76,9 @@ __all__ = [
     "set_optimizer_state_dict",
     "start_save",
 ]
+
+_OBJECT_BYTES = 64 * 1024
+"""What one value that is no tensor counts for in a rank's share of the rate: its size is known when it is written."""
 
 # A single process saves without a process group on purpose, at every interval.
 warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable")
@@ -90,6 +96,7 @@ class MeteredWriter:
     """Mixin to stand before any writer with an `fs` attribute; see `metered`. Never overwrites a checkpoint.
 
     `max_streams` bounds its writing threads; a writer without `thread_count` has one. None = as many as it has.
+    `course` is told what this rank is about to write, and holds it up before DCP's gather until all ranks are there.
     `on_first_byte` is called once with the bytes of all tensors that this rank is about to write.
     `finish` is called with all written files and the names of unchecked tensors, on the coordinator rank, when all
     bytes are durable: it commits, and what it raises fails the save on all ranks.
@@ -101,6 +108,7 @@ class MeteredWriter:
         *args: Any,
         throttle: Throttle,
         finish: Callable[[Sequence[WrittenFile], Sequence[str]], None],
+        course: Course,
         on_first_byte: Callable[[int], None] = lambda _num_bytes: None,
         max_streams: int | None = None,
         **kwargs: Any,
@@ -110,6 +118,7 @@ class MeteredWriter:
         if max_streams is not None and hasattr(self, "thread_count"):
             self.thread_count: int = max(1, min(self.thread_count, max_streams))
         self._finish = finish
+        self._course = course
         self._planned_bytes = 0
         self._metered = MeteredFileSystem(
             cast(Any, self).fs, throttle, lambda: on_first_byte(self._planned_bytes)
@@ -120,7 +129,21 @@ class MeteredWriter:
         """Writes this rank's files; raises the first error of their streams, not what was made of it above."""
         self._planned_bytes = sum(_tensor_bytes(item) for item in plan.items)
         try:
-            results = super().write_data(plan, planner).wait()  # type: ignore[misc]
+            self._course.ready(self._planned_bytes + _OBJECT_BYTES * _num_objects(plan))
+            results = self._write(plan, planner)
+            self._course.done()
+        except BaseException as error:
+            self._course.failed(error)
+            raise
+        files = tuple(self._metered.hashed.values())
+        unchecked = tuple(getattr(planner, "unchecked", ()))
+        future: Future[list[WriteResult]] = Future()
+        future.set_result(_attach(results, files, unchecked))
+        return future
+
+    def _write(self, plan: SavePlan, planner: SavePlanner) -> list[WriteResult]:
+        try:
+            results: list[WriteResult] = super().write_data(plan, planner).wait()  # type: ignore[misc]
         except BaseException:
             if self._metered.first_error is not None:
                 raise self._metered.first_error from None
@@ -128,11 +151,7 @@ class MeteredWriter:
         if self._metered.first_error is not None:  # of a further writing thread, which torch does not report
             raise self._metered.first_error
         _check_against_plan(plan, results)
-        files = tuple(self._metered.hashed.values())
-        unchecked = tuple(getattr(planner, "unchecked", ()))
-        future: Future[list[WriteResult]] = Future()
-        future.set_result(_attach(results, files, unchecked))
-        return future
+        return results
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         """Writes `.metadata`, then hands all files over to be committed."""
@@ -147,6 +166,10 @@ class MeteredWriter:
         _check_against_files(results, {item.file.name: item.file for item in written})
         written.append(WrittenFile(rank=0, file=self._metered.hashed[METADATA_NAME]))
         self._finish(written, unchecked)
+
+
+def _num_objects(plan: SavePlan) -> int:
+    return sum(item.type == WriteItemType.BYTE_IO for item in plan.items)
 
 
 def _tensor_bytes(item: WriteItem) -> int:
@@ -201,6 +224,7 @@ def metered_writer(
     *,
     throttle: Throttle,
     finish: Callable[[Sequence[WrittenFile], Sequence[str]], None],
+    course: Course,
     on_first_byte: Callable[[int], None],
     writer_class: type | None = None,
     max_streams: int | None = None,
@@ -208,7 +232,12 @@ def metered_writer(
     """The writer for a directory: `writer_class`, or torch's own for mounted file systems."""
     kind = cast("Callable[..., FileSystemWriter]", metered(writer_class or FileSystemWriter))
     return kind(
-        directory, throttle=throttle, finish=finish, on_first_byte=on_first_byte, max_streams=max_streams
+        directory,
+        throttle=throttle,
+        finish=finish,
+        course=course,
+        on_first_byte=on_first_byte,
+        max_streams=max_streams,
     )
 
 
@@ -332,7 +361,23 @@ def load(state_dict: dict[str, Any], reader: FileSystemReader, *, single_process
 
 
 def cause_of(error: BaseException) -> BaseException:
-    """The first rank's own exception if DCP wrapped it, else `error`."""
-    if isinstance(error, CheckpointException) and error.failures:
-        return error.failures[min(error.failures)][0]
-    return error
+    """What went wrong if DCP wrapped it, else `error`: of the rank that failed, not of those that stopped for it."""
+    if not isinstance(error, CheckpointException) or not error.failures:
+        return error
+    causes = [error.failures[rank][0] for rank in sorted(error.failures)]
+    return next((cause for cause in causes if not _is_of_another_rank(cause)), causes[0])
+
+
+def _is_of_another_rank(error: BaseException) -> bool:
+    """Whether a rank stopped only because another one has failed: while it waited, or while it wrote."""
+    return isinstance(error, RankFailed) or (
+        isinstance(error, LeaseLost) and str(error) == FailReason.RANK_FAILED
+    )
+
+
+def ends_group(error: BaseException | None) -> bool:
+    """Whether a save ended in a collective that failed or timed out: its process group is of no use any more.
+
+    What a rank raises between collectives DCP hands to all ranks in one, wrapped.
+    """
+    return error is not None and not isinstance(error, CheckpointException)

@@ -24,29 +24,41 @@ from rampmeter.events import (
     StateChanged,
 )
 from rampmeter.figures import Figures
+from rampmeter.flow import Flow
 from rampmeter.joblog import log_given_up, log_held_back, log_plan, log_saved
 from rampmeter.layout import Claim
 from rampmeter.preflight.lookout import HANGS, Tell
 from rampmeter.preflight.shortage import Shortage
 from rampmeter.report import SaveReport
 from rampmeter.speech import Restoration, Speech
-from rampmeter.throttle import Throttle
 
 _log = logging.getLogger("rampmeter")
 
 CLAIM_CHECK_S = 15.0
 """TTL / 2: how often a writer that hears no coordinator looks whether a newer attempt has claimed the root."""
 
+_CONFIRM_WITHIN_S = 1.0
+_LOOK_AGAIN_S = 0.02
+"""Between looks whether all ranks follow a new rate: they hear it within a quarter of a second."""
+
 _WITHOUT_LEASE = frozenset({Governance.SAFE_RATE, Governance.UNGOVERNED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permit:
-    """What a save needs to begin: the cell that paces it, its lease, and how many writers that allows (None = any)."""
+    """What a save may begin with: its lease, and how many writers that allows inside the job (None = any)."""
 
-    throttle: Throttle
     fence: Fence | None
     max_streams: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Unconfirmed:
+    """An answer that was applied here, and that not all writers follow yet."""
+
+    seq: int
+    fence_epoch: int
+    answered_s: float
 
 
 Look = Callable[[int | None, Tell], bool]
@@ -78,7 +90,8 @@ class Desk:
         self._look = look
         self._held_back: Shortage | None = None
         self._lock = threading.RLock()
-        self._throttle: Throttle | None = None
+        self._flow: Flow | None = None
+        self._unconfirmed: _Unconfirmed | None = None
         self._allowed: tuple[int | None, float | None] = (0, None)
         self._last_state = pacer.state
         self._reachable: bool | None = None
@@ -89,21 +102,17 @@ class Desk:
 
     # -- said by training and flush threads --------------------------------------------------------------------
 
-    def begin_snapshot(self) -> Permit | None:
-        """Training is about to snapshot; None if it may not."""
+    def begin_snapshot(self, flow: Flow) -> Permit | None:
+        """Training is about to snapshot, for a save that is steered by `flow`; None if it may not."""
         with self._lock:
             self.advance()
             if not self.wants_snapshot:
                 return None
             self._speech.watch.snapshot_begins()
             self._pacer.begin_snapshot(self._clock.now())
-            self._throttle, self._allowed = Throttle(clock=self._clock), (0, None)
+            self._flow, self._allowed = flow, (0, None)
             self.advance()
-            return Permit(
-                throttle=self._throttle,
-                fence=self._pacer.lease_clock.fence,
-                max_streams=self._pacer.max_streams,
-            )
+            return Permit(fence=self._pacer.lease_clock.fence, max_streams=self._pacer.max_streams)
 
     def first_byte(self, num_bytes: int) -> None:
         """The flush holds the first byte of `num_bytes` and waits for a rate."""
@@ -123,7 +132,7 @@ class Desk:
             self._on_event(_ended_event(report, self._pacer.governance, now_s))
             self._pacer.set_own_period(own_period_s(self._speech.figures))
             self._pacer.ended(now_s, committed=report.committed)
-            self._throttle = None
+            self._flow = None
             self.advance()
         self._poke()
 
@@ -166,14 +175,19 @@ class Desk:
         _log.error("this attempt of the job saves no more: %s", why)
         with self._lock:
             self.stopped, self.wants_snapshot = True, False
-            if self._throttle is not None:
-                self._throttle.abort("superseded")
+            if self._flow is not None:
+                self._flow.abort("superseded")
 
     @property
     def plan(self) -> Plan | None:
         """The newest plan."""
         with self._lock:
             return self._pacer.lease_clock.plan
+
+    @property
+    def max_streams(self) -> int | None:
+        """How many writers the lease in hand allows inside the job; None = any."""
+        return self._pacer.max_streams
 
     @property
     def owes_a_save(self) -> bool:
@@ -195,20 +209,24 @@ class Desk:
             self._speech.watch.ask(now_s)
             self._hurry_if_noticed(now_s)
             if self._pacer.notice is not None:
-                self._pacer.set_need(self._speech.need_s(self._pacer, self._throttle, now_s))
+                self._pacer.set_need(self._speech.need_s(self._pacer, self._flow, now_s))
             self._pacer.tick(now_s)
             self._look_if_due(now_s)
             self._note_given_up(now_s)
             self._note_state(now_s)
             self.wants_snapshot = self._pacer.wants_snapshot and not self.stopped
             self._carry_rate(now_s)
-            return self._pacer.next_action(now_s)
+            self._confirm()
+            action = self._pacer.next_action(now_s)
+            return Action.NOTHING if self._is_better_said_later(action, now_s) else action
 
     def wake_in(self) -> float:
         """Seconds until `advance` may have something new; infinity if nothing is coming."""
         with self._lock:
             now_s = self._clock.now()
             wake_s = self._pacer.wake_at(now_s)
+            if self._unconfirmed is not None:
+                wake_s = min(wake_s, now_s + _LOOK_AGAIN_S)
             if self._writes_without_lease():
                 wake_s = min(wake_s, self._claim_checked_s + CLAIM_CHECK_S)
             return max(0.0, wake_s - now_s)
@@ -217,7 +235,7 @@ class Desk:
         """The request that stands for `action`, and the time at which it is sent."""
         with self._lock:
             now_s = self._clock.now()
-            return self._speech.word(action, self._pacer, self._throttle, now_s), now_s
+            return self._speech.word(action, self._pacer, self._flow, now_s), now_s
 
     def has_become_urgent(self, request: Request) -> bool:
         """A notice came after this request for a slot was worded."""
@@ -228,7 +246,9 @@ class Desk:
         fence = getattr(answer, "fence", None)
         with self._lock:
             now_s = self._clock.now()
-            self._speech.applied(answer.seq, fence.epoch if fence else 0)
+            self._unconfirmed = _Unconfirmed(
+                seq=answer.seq, fence_epoch=fence.epoch if fence else 0, answered_s=now_s
+            )
             before = self._pacer.lease_clock.plan
             self._pacer.answered(answer, first_sent_s, now_s)
             self._pacer.said(action, now_s)
@@ -276,8 +296,21 @@ class Desk:
 
     # -- inside ------------------------------------------------------------------------------------------------
 
+    def _confirm(self) -> None:
+        """What was answered counts as applied once all writers follow it: until then the larger rate may be in use."""
+        unconfirmed = self._unconfirmed
+        if unconfirmed is not None and (self._flow is None or self._flow.is_followed):
+            self._unconfirmed = None
+            self._speech.applied(unconfirmed.seq, unconfirmed.fence_epoch)
+
+    def _is_better_said_later(self, action: Action, now_s: float) -> bool:
+        """A renewal may be held for seconds: it should confirm the answer before it, if that is a matter of moments."""
+        unconfirmed = self._unconfirmed
+        is_new = unconfirmed is not None and now_s < unconfirmed.answered_s + _CONFIRM_WITHIN_S
+        return action is Action.RENEW and is_new
+
     def _writes_without_lease(self) -> bool:
-        return self._throttle is not None and self._pacer.governance in _WITHOUT_LEASE
+        return self._flow is not None and self._pacer.governance in _WITHOUT_LEASE
 
     def _hurry_if_noticed(self, now_s: float) -> None:
         if self._noticed_s is None or self._hurried:
@@ -308,8 +341,8 @@ class Desk:
         if given_up is None or given_up is self._last_given_up:
             return
         self._last_given_up = given_up
-        if self._throttle is not None:
-            self._throttle.abort(given_up.reason)
+        if self._flow is not None:
+            self._flow.abort(given_up.reason)
         self.ends_unsaved |= given_up.reason is not GiveUp.MAKE_ROOM
         log_given_up(given_up, self._speech.figures.num_bytes)
         self._on_event(
@@ -350,13 +383,13 @@ class Desk:
 
     def _carry_rate(self, now_s: float) -> None:
         """Tell the writer what it may use now, where that has changed."""
-        if self._throttle is None:
+        if self._flow is None:
             return
         allowed = self._allowed_now(now_s)
         if allowed == self._allowed:
             return
         self._allowed = allowed
-        self._throttle.set_rate(*allowed)
+        self._flow.set_rate(*allowed)
         rate, until_s = allowed
         governance = self._pacer.governance
         self._on_event(RateChanged(now_s=now_s, bytes_per_s=rate, until_s=until_s, governance=governance))

@@ -1,7 +1,8 @@
 """One save from snapshot to commit, without ever holding training up for more than the staging.
 
 One save is in flight at a time; its buffers are kept for the next one. A save that fails or is aborted removes its own
-directory and reports a reason; nothing here raises into training, and nothing here deletes another save's files.
+directory and reports a reason; nothing here raises into training, and nothing here deletes another save's files. In a
+job of many ranks each makes its share, and rank 0 alone commits and removes.
 """
 
 import concurrent.futures
@@ -16,18 +17,25 @@ from typing import Any
 import torch
 
 from rampmeter import dcp
-from rampmeter.commit import FlushRecord, SaveRecord, WrittenFile, commit
+from rampmeter.commit import SaveRecord, WrittenFile, commit
 from rampmeter.completeness import Completeness
 from rampmeter.core.clock import Clock, SystemClock
+from rampmeter.core.errors import LeaseLost
 from rampmeter.core.messages import FailReason, Fence
+from rampmeter.course import Alone, Course
+from rampmeter.daemon.mode import Mode
+from rampmeter.daemon.parcel import Order
+from rampmeter.daemon.route import ProcessRoute
 from rampmeter.failing import meaning, reason_of
 from rampmeter.files import remove_tree
+from rampmeter.flushed import flush_record
 from rampmeter.layout import Claim, Root, StepName
-from rampmeter.manifest import Extras, LeaseRecord, Manifest, Timings
+from rampmeter.manifest import Extras, Manifest, read_manifest
 from rampmeter.provenance import Provenance
 from rampmeter.report import SaveReport
 from rampmeter.state import State, has_data_position, resolve, snapshot
 from rampmeter.throttle import FlowCounters, Throttle
+from rampmeter.together import CourseTogether, Joined, Rank, Together
 
 _log = logging.getLogger("rampmeter")
 _ABORT_LIMIT_S = 5.0
@@ -43,13 +51,21 @@ class _Save:
     on_end: Callable[[SaveReport], None]
     fence: Fence | None
     max_streams: int | None
+    together: Together | None
+    course: Course = field(default_factory=Alone)
+    joined: Joined | None = None
     begun_at_s: float
     stage_s: float = 0.0
     stall_s: float = 0.0
     lead_s: float = 0.0
     begun: threading.Event = field(default_factory=threading.Event)  # `begin` has noted its durations
     manifest: Manifest | None = None
+    report: SaveReport | None = None
     result: "Future[SaveReport]" = field(default_factory=Future)
+
+    def counters(self) -> FlowCounters:
+        """Of the whole job."""
+        return self.throttle.counters() if self.together is None else self.together.flow()
 
 
 class Saver:
@@ -61,17 +77,20 @@ class Saver:
         claim: Claim,
         *,
         job: str,
+        rank: Rank | None = None,
         parent: StepName | None = None,
         config: Mapping[str, Any] | None = None,
         code_commit: str | None = None,
         check_finite: bool = True,
         writer_class: type | None = None,
+        mode: Mode = Mode.AUTO,
         clock: Clock | None = None,
     ) -> None:
         self.claim = claim
         self.parent = parent
         self._root = root
         self._job = job
+        self._rank = rank or Rank()
         self._job_uid = root.ensure_job_uid()
         self._provenance = Provenance.of(config, code_commit)
         self._completeness = Completeness(self._provenance)
@@ -79,9 +98,16 @@ class Saver:
         self._writer_class = writer_class
         self._clock = clock or SystemClock()
         self._stager = dcp.ReusedStager(self._clock)
+        self._route = ProcessRoute(
+            mode, writer_class=writer_class, num_ranks=self._rank.num_ranks, clock=self._clock
+        )
         self._current: _Save | None = None
         self._leftovers: set[StepName] = set()
         """Directories of failed saves that could not be removed yet: the storage was in trouble."""
+
+    def go_on_as(self, claim: Claim) -> None:
+        """Saves that begin from now on are this claim's."""
+        self.claim = claim
 
     @property
     def in_flight(self) -> bool:
@@ -91,7 +117,7 @@ class Saver:
     @property
     def has_buffers(self) -> bool:
         """Whether the memory for the copy of the state has been taken."""
-        return self._stager.last_stage_s > 0.0
+        return self._stager.last_stage_s > 0.0 or self._route.last_stage_s > 0.0
 
     def warm_up(self, state: State) -> float:
         """Stage twice and throw it away; the seconds of the second time: the stall that a save will cause.
@@ -102,8 +128,14 @@ class Saver:
         self._completeness.tell(parts)
         for _ in range(2):
             before_s = self._clock.now()
-            self._stager.stage(snapshot(parts, step=0))
+            self._stage(snapshot(parts, step=0, rank=self._rank.number))
         return self._clock.now() - before_s
+
+    def _stage(self, state: Mapping[str, Any]) -> None:
+        if self._route.is_for(state):
+            self._route.stage(state)
+        else:
+            self._stager.stage(dict(state))
 
     def begin(
         self,
@@ -115,38 +147,55 @@ class Saver:
         on_end: Callable[[SaveReport], None] = lambda _report: None,
         lease: Fence | None = None,
         max_streams: int | None = None,
+        together: Together | None = None,
     ) -> "Future[SaveReport]":
         """Take the snapshot and let a thread write it. Returns after the staging; never raises.
 
         `throttle` must be new. `on_first_byte` is called once, from the flush thread, with the bytes of the tensors to
         write; `on_end` with the report, before leftovers are removed: storage in trouble may take long for that, and no
         lease must wait for it. While another save is in flight the answer is a report with the reason `in_flight`.
-        `max_streams` bounds the writing threads; None = no bound.
+        `max_streams` bounds the writing threads; None = no bound. `together` is for jobs of many ranks.
         """
+        name = together.name if together else StepName.fresh(step=step, attempt=self.claim.number)
         save = _Save(
-            name=StepName.fresh(step=step, attempt=self.claim.number),
+            name=name,
             throttle=throttle,
             on_first_byte=on_first_byte,
             on_end=on_end,
             fence=lease,
             max_streams=max_streams,
+            together=together,
             begun_at_s=self._clock.now(),
         )
         if self._current is not None:
-            report = self._report(save, FailReason.IN_FLIGHT)
-            on_end(report)
-            save.result.set_result(report)
+            self._refuse(save)
             return save.result
         self._current = save
+        if together is not None:
+            save.course = CourseTogether(
+                joined=lambda: save.joined,
+                throttle=throttle,
+                on_failed=lambda error: self._failed_early(save, error),
+            )
         try:
             upload = self._start(save, state)
         except Exception as error:
+            if together is not None:
+                together.cannot(f"{type(error).__name__}: {error}", reason_of(error))
             self._end(save, error)
         else:
             save.stall_s = self._clock.now() - save.begun_at_s
+            save.joined = together.join() if together else None
             save.begun.set()
             upload.add_done_callback(lambda done: self._end(save, done.exception()))
         return save.result
+
+    def _refuse(self, save: _Save) -> None:
+        if save.together is not None:
+            save.together.cannot("its last save is still in flight", FailReason.IN_FLIGHT)
+        report = self._report(save, FailReason.IN_FLIGHT)
+        save.on_end(report)
+        save.result.set_result(report)
 
     def close(self, limit_s: float) -> bool:
         """Wait up to `limit_s` for the save in flight, then abort it. Says whether nothing was aborted."""
@@ -158,6 +207,7 @@ class Saver:
                 save.throttle.abort("closing")
                 _wait(save.result, _ABORT_LIMIT_S)
         self._stager.close()
+        self._route.close()
         return finished
 
     def _start(self, save: _Save, state: State) -> "Future[Any]":
@@ -169,33 +219,76 @@ class Saver:
             name=save.name,
             claim=self.claim,
             parent=self.parent,
-            world_size=1,
+            world_size=self._rank.num_ranks,
             extras=Extras(data_position=has_data_position(parts), rng=True),
             provenance=self._provenance,
             torch_version=torch.__version__,
         )
+        content = snapshot(parts, step=save.name.step, rank=self._rank.number)
+        if self._route.is_for(content):
+            return self._start_beside(save, record, content)
         writer = dcp.metered_writer(
             self._root.directory(save.name),
             throttle=save.throttle,
+            course=save.course,
             on_first_byte=partial(self._note_first_byte, save),
             finish=partial(self._commit, save, record),
             writer_class=self._writer_class,
             max_streams=save.max_streams,
         )
         upload = dcp.start_save(
-            snapshot(parts, step=save.name.step),
+            content,
             writer=writer,
             planner=dcp.CheckedSavePlanner(
                 check=self._check_finite,
-                # A flush that runs at once would take the interpreter lock from training, which is about to go on.
-                before_plan=partial(save.begun.wait, _ABORT_LIMIT_S),
+                before_plan=partial(self._before_plan, save),
             ),
             stager=self._stager,
-            process_group=None,
-            single_process=True,
+            process_group=self._rank.group(),
+            single_process=save.together is None,
         )
         save.stage_s = self._stager.last_stage_s
         return upload
+
+    def _start_beside(self, save: _Save, record: SaveRecord, content: dict[str, Any]) -> "Future[Any]":
+        """The same by a process beside training, which commits it, too."""
+        placed = self._route.stage(content)
+        save.stage_s = self._route.last_stage_s
+        return self._route.start(
+            placed,
+            partial(self._order, save, record),
+            throttle=save.throttle,
+            on_first_byte=partial(self._note_first_byte, save),
+            on_committed=partial(self._note_committed, save),
+        )
+
+    def _order(self, save: _Save, record: SaveRecord, number: int) -> Order:
+        save.begun.wait(_ABORT_LIMIT_S)
+        return Order(
+            number=number,
+            root=self._root.path.absolute(),
+            record=record,
+            writer_class=self._writer_class,
+            max_streams=save.max_streams,
+            check_finite=self._check_finite,
+            fence=save.fence,
+            begun_at_s=save.begun_at_s,
+            stage_s=save.stage_s,
+            stall_s=save.stall_s,
+        )
+
+    def _note_committed(self, save: _Save) -> None:
+        save.manifest = read_manifest(self._root.directory(save.name))
+
+    def _before_plan(self, save: _Save) -> None:
+        """A flush that runs at once would take the interpreter lock from training, which is about to go on."""
+        save.begun.wait(_ABORT_LIMIT_S if save.together is None else None)
+        save.course.begin()
+
+    def _failed_early(self, save: _Save, error: BaseException) -> None:
+        """One rank has failed: what all ranks still say to each other may take long, and no lease waits for it."""
+        save.throttle.abort(FailReason.RANK_FAILED)
+        self._tell_end(save, error)
 
     def _note_first_byte(self, save: _Save, num_bytes: int) -> None:
         save.lead_s = self._clock.now() - save.begun_at_s
@@ -209,46 +302,57 @@ class Saver:
         unchecked: Sequence[str],
     ) -> None:
         save.throttle.end()
-        counters = save.throttle.counters()
-        flush = FlushRecord(
-            written=tuple(written),
-            unchecked=tuple(unchecked),
-            timings=self._timings(save, counters),
-            lease=_lease_record(save.fence, counters),
-        )
-        save.manifest = commit(self._root, record, flush, clock=self._clock)
-
-    def _timings(self, save: _Save, counters: FlowCounters) -> Timings:
-        return Timings(
+        counters = save.counters()
+        flush = flush_record(
+            written=written,
+            unchecked=unchecked,
+            fence=save.fence,
+            counters=counters,
             stage_s=save.stage_s,
             stall_s=save.stall_s,
             lead_s=save.lead_s,
             write_s=self._clock.now() - save.begun_at_s,
-            throttled_s=counters.throttled_s,
-            blocked_s=counters.blocked_s,
-            busy_s=counters.busy_s,
         )
+        save.manifest = commit(self._root, record, flush, clock=self._clock)
 
     def _end(self, save: _Save, error: BaseException | None) -> None:
         """The save is over, one way or the other. Runs on the flush thread, or on the caller's if nothing started."""
         save.throttle.end()
-        report = self._report(save, None if save.manifest is not None else self._reason(save, error))
+        failure = self._failure(save, error)
         try:
-            save.on_end(report)
+            report = self._tell_end(save, failure)
         finally:
-            if report.committed:
+            if failure is None:
                 self.parent = save.name
-            else:
+            elif self._rank.number == 0:
                 self._leftovers.add(save.name)
             for name in list(self._leftovers):
                 self._remove(name)
             self._current = None
+            if save.joined is not None:
+                save.joined.end(failure, needs_group=dcp.ends_group(error))
             save.result.set_result(report)
 
+    def _failure(self, save: _Save, error: BaseException | None) -> BaseException | None:
+        """What is committed stays so, whatever failed afterwards. Rank 0 knows; the others believe what they hear."""
+        if save.manifest is not None:
+            return None
+        if self._rank.number == 0 and error is None:
+            return RuntimeError("no manifest was written")
+        return error
+
+    def _tell_end(self, save: _Save, error: BaseException | None) -> SaveReport:
+        """The report, told when it is first known."""
+        if save.report is None:
+            reason = None if error is None else self._reason(save, error)
+            save.report = self._report(save, reason)
+            save.on_end(save.report)
+        return save.report
+
     @staticmethod
-    def _reason(save: _Save, error: BaseException | None) -> FailReason:
-        cause = dcp.cause_of(error) if error is not None else RuntimeError("no manifest was written")
-        reason = reason_of(cause)
+    def _reason(save: _Save, error: BaseException) -> FailReason:
+        cause = dcp.cause_of(error)
+        reason = _aborted_for(save) or reason_of(cause)
         _log.warning(
             "step %d was not saved (%s): %s",
             save.name.step,
@@ -266,7 +370,7 @@ class Saver:
             self._leftovers.discard(name)
 
     def _report(self, save: _Save, reason: FailReason | None) -> SaveReport:
-        counters = save.throttle.counters()
+        counters = save.counters()
         manifest = save.manifest
         return SaveReport(
             step=save.name.step,
@@ -277,17 +381,15 @@ class Saver:
             lead_s=save.lead_s,
             write_s=self._clock.now() - save.begun_at_s,
             counters=counters,
-            committed=manifest is not None,
+            committed=reason is None,
             reason=reason,
         )
 
 
-def _lease_record(fence: Fence | None, counters: FlowCounters) -> LeaseRecord | None:
-    if fence is None:
-        return None
-    flush_s = counters.throttled_s + counters.blocked_s + counters.busy_s
-    mean = int(counters.done_bytes / flush_s) if flush_s > 0 else 0
-    return LeaseRecord(fence_epoch=fence.epoch, fence_counter=fence.counter, bytes_per_s=mean)
+def _aborted_for(save: _Save) -> FailReason | None:
+    """Why this rank was told to stop, if it was told so for the whole save."""
+    reason = save.throttle.abort_reason
+    return None if reason in (None, FailReason.RANK_FAILED) else reason_of(LeaseLost(str(reason)))
 
 
 def _wait(result: "Future[SaveReport]", limit_s: float) -> bool:

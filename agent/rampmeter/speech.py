@@ -25,10 +25,11 @@ from rampmeter.core.messages import (
 from rampmeter.core.notice import GiveUp
 from rampmeter.core.pacer import Action, Pacer
 from rampmeter.figures import Figures
+from rampmeter.flow import Flow
 from rampmeter.layout import Claim
 from rampmeter.report import SaveReport
 from rampmeter.stepwatch import StepWatch
-from rampmeter.throttle import FlowCounters, Throttle
+from rampmeter.throttle import FlowCounters
 
 DEFAULT_LEAD_S = 1.0
 
@@ -126,16 +127,16 @@ class Speech:
         self._ack = seq
         self._seen_epoch = max(self._seen_epoch, seen_epoch)
 
-    def need_s(self, pacer: Pacer, throttle: Throttle | None, now_s: float) -> float:
+    def need_s(self, pacer: Pacer, flow: Flow | None, now_s: float) -> float:
         """From a grant now to durable at the job's own full speed; 0 as long as its size or speed is unknown."""
-        num_bytes = self._bytes_left(throttle)
+        num_bytes = self._bytes_left(flow)
         max_bytes_per_s = self.figures.max_bytes_per_s
         if num_bytes is None or not max_bytes_per_s:
             return 0.0
         return self._ready_in_s(pacer, now_s) + num_bytes / max_bytes_per_s
 
-    def _bytes_left(self, throttle: Throttle | None) -> int | None:
-        done_bytes = throttle.counters().done_bytes if throttle else 0
+    def _bytes_left(self, flow: Flow | None) -> int | None:
+        done_bytes = flow.counters().done_bytes if flow else 0
         num_bytes = self.figures.num_bytes
         return None if num_bytes is None else max(0, num_bytes - done_bytes)
 
@@ -154,18 +155,18 @@ class Speech:
 
     # -- words -------------------------------------------------------------------------------------------------
 
-    def word(self, action: Action, pacer: Pacer, throttle: Throttle | None, now_s: float) -> Request:
+    def word(self, action: Action, pacer: Pacer, flow: Flow | None, now_s: float) -> Request:
         """The request that stands for `action`, with the next number."""
         envelope = self._next()
         if action is Action.REGISTER:
             return self._register(envelope, pacer)
         if action is Action.ASK:
-            return self._ask(envelope, pacer, throttle, now_s)
+            return self._ask(envelope, pacer, flow, now_s)
         if action is Action.HEARTBEAT:
             return self._heartbeat(envelope, pacer, now_s)
         if action is Action.RELEASE:
             return self._release(envelope, pacer)
-        return self._of_lease(action, envelope, pacer, throttle, now_s)
+        return self._of_lease(action, envelope, pacer, flow, now_s)
 
     def farewell(self, reason: EndReason) -> Finish:
         """The attempt ends."""
@@ -221,13 +222,13 @@ class Speech:
         load_s = self._begun_from.load_s if self._begun_from else 0.0
         return max(0.0, self.watch.first_step_s - pacer.started_s - load_s)
 
-    def _ask(self, envelope: Envelope, pacer: Pacer, throttle: Throttle | None, now_s: float) -> SlotRequest:
+    def _ask(self, envelope: Envelope, pacer: Pacer, flow: Flow | None, now_s: float) -> SlotRequest:
         notice = pacer.notice
         durable_s = pacer.started_s if self._committed_s is None else self._committed_s
         return SlotRequest(
             **envelope,
             kind=Kind.WRITE,
-            num_bytes=self._bytes_left(throttle),
+            num_bytes=self._bytes_left(flow),
             age_s=now_s - durable_s,
             ready_in_s=self._ready_in_s(pacer, now_s),
             max_bytes_per_s=self.figures.max_bytes_per_s,
@@ -237,14 +238,14 @@ class Speech:
         )
 
     def _of_lease(
-        self, action: Action, envelope: Envelope, pacer: Pacer, throttle: Throttle | None, now_s: float
+        self, action: Action, envelope: Envelope, pacer: Pacer, flow: Flow | None, now_s: float
     ) -> Ready | Renew:
         fence = pacer.lease_clock.fence
         assert fence is not None
         if action is Action.READY:
             lead_s = self._lead_s or 0.0
             return Ready(**envelope, fence=fence, lead_s=lead_s, num_bytes=self.figures.num_bytes)
-        counters = throttle.counters() if throttle else _NOTHING_YET
+        counters = flow.counters() if flow else _NOTHING_YET
         held = pacer.lease_clock.allowance(now_s)
         return Renew(
             **envelope,

@@ -50,6 +50,11 @@ class Writer(Protocol):
         """What it counted, as far as is known here."""
         ...
 
+    @property
+    def is_followed(self) -> bool:
+        """Whether it is known to obey the newest rate."""
+        ...
+
 
 class Throttle:
     """The cell that steers one save. The rate is 0 until `set_rate`: an armed lease writes nothing."""
@@ -96,6 +101,12 @@ class Throttle:
             self._deadline_s = deadline_s
             self._limit_burst()
             self._steer_writer()
+
+    @property
+    def is_followed(self) -> bool:
+        """Whoever takes or waits here obeys at once; a writer in another process a moment later."""
+        with self._lock:
+            return self._writer is None or self._writer.is_followed
 
     def abort(self, reason: str) -> None:
         """Let nothing more out; whoever takes or waits gets LeaseLost. The first reason stands."""

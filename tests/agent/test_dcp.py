@@ -16,6 +16,7 @@ from torch.distributed.checkpoint.state_dict import get_model_state_dict, get_op
 from rampmeter import dcp
 from rampmeter.commit import WrittenFile
 from rampmeter.core.errors import CommitError
+from rampmeter.course import Alone
 from rampmeter.hashing import HashedFile
 from rampmeter.layout import Root
 from rampmeter.manifest import read_manifest
@@ -40,7 +41,7 @@ class Sink:
 def _write(path: Path, state: dict[str, Any], sink: Sink, **kwargs: Any) -> None:
     throttle = Throttle()
     throttle.set_rate(None)
-    writer = dcp.metered(FileSystemWriter)(path, throttle=throttle, finish=sink, **kwargs)
+    writer = dcp.metered(FileSystemWriter)(path, throttle=throttle, finish=sink, course=Alone(), **kwargs)
     plain.save(state, storage_writer=writer, planner=dcp.CheckedSavePlanner(), no_dist=True)
 
 
@@ -201,7 +202,7 @@ def test_first_byte_is_announced_once_and_before_any_rate(tmp_path: Path) -> Non
 
     sink = Sink()
     writer = dcp.metered(FileSystemWriter)(
-        tmp_path / "c", throttle=throttle, finish=sink, on_first_byte=ready
+        tmp_path / "c", throttle=throttle, finish=sink, course=Alone(), on_first_byte=ready
     )
     state = {"a": torch.ones(1000), "b": torch.ones(500, dtype=torch.float64), "step": 7}
     plain.save(state, storage_writer=writer, no_dist=True)

@@ -28,7 +28,7 @@ def test_no_snapshot_without_a_grant():
     """begin_snapshot says None, and training goes on."""
     scene = Scene()
     scene.register()
-    assert scene.desk.begin_snapshot() is None
+    assert scene.begin_snapshot() is None
 
 
 def test_a_snapshot_is_handed_out_once():
@@ -36,8 +36,8 @@ def test_a_snapshot_is_handed_out_once():
     scene = Scene()
     scene.arm()
     assert scene.desk.wants_snapshot
-    assert scene.desk.begin_snapshot() is not None
-    assert scene.desk.begin_snapshot() is None
+    assert scene.begin_snapshot() is not None
+    assert scene.begin_snapshot() is None
     assert not scene.desk.wants_snapshot
 
 
@@ -125,7 +125,8 @@ def test_a_writer_without_lease_reads_the_newest_claim_before_the_first_byte():
     scene.desk.not_answered(1.0, "gone")
     scene.clock.advance(20.0)
     scene.desk.advance()
-    throttle = scene.desk.begin_snapshot().throttle
+    scene.begin_snapshot()
+    throttle = scene.throttle
     scene.desk.first_byte(5000)
     rates = [e.bytes_per_s for e in scene.events if isinstance(e, RateChanged)]
     assert rates == []
@@ -170,7 +171,7 @@ def test_an_ungoverned_save_is_told_in_the_heartbeat():
     scene.desk.not_answered(1.0, "gone")
     scene.clock.advance(20.0)
     scene.desk.advance()
-    scene.desk.begin_snapshot()
+    scene.begin_snapshot()
     scene.desk.first_byte(5000)
     scene.end()
     scene.desk.advance()
@@ -205,7 +206,7 @@ def test_the_size_of_this_save_is_told_with_its_first_byte():
     scene = Scene()
     scene.desk.size_known(1000)
     scene.arm()
-    scene.desk.begin_snapshot()
+    scene.begin_snapshot()
     scene.desk.first_byte(3000)
     request, _ = scene.desk.word(Action.READY)
     assert isinstance(request, Ready)
@@ -217,6 +218,6 @@ def test_a_state_without_tensors_does_not_make_the_size_unknown_again():
     scene = Scene()
     scene.desk.size_known(1000)
     scene.arm()
-    scene.desk.begin_snapshot()
+    scene.begin_snapshot()
     scene.desk.first_byte(0)
     assert scene.speech.figures.num_bytes == 1000

@@ -184,4 +184,4 @@ def test_the_permit_carries_the_bound_on_writers():
     scene.register()
     scene.clock.advance(60.0)
     scene.say(lambda seq: grant(seq, max_streams=3))
-    assert scene.desk.begin_snapshot().max_streams == 3
+    assert scene.begin_snapshot().max_streams == 3

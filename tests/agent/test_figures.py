@@ -147,7 +147,8 @@ def test_a_slow_storage_lowers_it_slowly_and_a_fast_one_raises_it_at_once():
     for storage in (2 * MB, 28 * MB):
         asked = asked_next(scene)
         scene.say(grant)
-        throttle = scene.desk.begin_snapshot().throttle
+        scene.begin_snapshot()
+        throttle = scene.throttle
         throttle.set_rate(None)
         stream = stream_into(SlowFile(scene.clock, storage), throttle)
         stream.write(bytes(60 * MB))
@@ -204,7 +205,7 @@ def test_age_counts_from_the_snapshot_of_the_newest_durable_save():
     """Not from its end, and not from a later save that failed."""
     scene = Scene()
     scene.arm()
-    scene.desk.begin_snapshot()
+    scene.begin_snapshot()
     snapshot_s = scene.clock.now()
     scene.clock.advance(3.0)
     scene.desk.first_byte(5000)
@@ -213,7 +214,7 @@ def test_age_counts_from_the_snapshot_of_the_newest_durable_save():
     asked = asked_next(scene)
     assert asked.age_s == scene.clock.now() - snapshot_s
     scene.say(grant)
-    scene.desk.begin_snapshot()
+    scene.begin_snapshot()
     scene.desk.first_byte(5000)
     scene.end(replace(REPORT, committed=False, reason="enospc"))
     scene.say(noted)
@@ -227,7 +228,7 @@ def test_lead_time_is_a_guess_at_first_and_then_what_was_measured():
     scene.clock.advance(60.0)
     assert scene.say(grant).ready_in_s == 1.0
     scene.clock.advance(2.5)
-    scene.desk.begin_snapshot()
+    scene.begin_snapshot()
     scene.clock.advance(4.0)
     scene.desk.first_byte(5000)
     scene.say(lambda seq: grant(seq, rate=9_000))
@@ -243,7 +244,7 @@ def test_lead_time_of_a_snapshot_that_waits_is_what_is_left_of_it():
     scene.speech._lead_s = 40.0
     scene.clock.advance(60.0)
     scene.say(lambda seq: grant(seq, ttl_s=10.0))
-    scene.desk.begin_snapshot()
+    scene.begin_snapshot()
     scene.clock.advance(10.0)
     asked = scene.say(grant)
     assert (asked.ready_in_s, asked.started) == (30.0, False)

@@ -109,7 +109,7 @@ def saved(scene, *, step_s, report=REPORT):
     """A save beside whose flush 20 steps of `step_s` are made; its release."""
     scene.clock.advance(100.0)
     scene.say(lambda seq: grant(seq, ttl_s=1000.0))
-    scene.desk.begin_snapshot()
+    scene.begin_snapshot()
     scene.clock.advance(0.25)
     scene.watch.flush_begins()
     scene.desk.first_byte(5000)
@@ -136,12 +136,12 @@ def test_a_snapshot_ends_what_was_timed_before_it():
     scene, told = Scene(), []
     scene.watch.snapshot_begins = lambda: told.append(scene.clock.now())
     scene.register()
-    scene.desk.begin_snapshot()
+    scene.begin_snapshot()
     assert told == []
     scene.clock.advance(60.0)
     scene.say(grant)
-    scene.desk.begin_snapshot()
-    scene.desk.begin_snapshot()
+    scene.begin_snapshot()
+    scene.begin_snapshot()
     assert told == [scene.clock.now()]
 
 

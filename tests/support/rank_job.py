@@ -21,7 +21,7 @@ from rampmeter.ranks import liveness
 from rampmeter.ranks import team as team_module
 from rampmeter.ranks.bulletin import Bulletin, join_store, serve_store
 from rampmeter.ranks.group import FlushGroup
-from rampmeter.ranks.team import Team
+from rampmeter.ranks.team import Hooks, Team
 from rampmeter.ranks.words import Purpose
 from rampmeter.throttle import Throttle
 
@@ -62,7 +62,7 @@ class Rank:
             Bulletin(self.open_store(), self.rank),
             rank=self.rank,
             num_ranks=self.job["num_ranks"],
-            on_noticed=lambda rank: self.tell("noticed", by=rank),
+            hooks=Hooks(noticed=lambda rank: self.tell("noticed", by=rank)),
         )
         team.start()
         self.tell("started", pid=os.getpid())
@@ -138,7 +138,7 @@ class Rank:
         error = None
         needs_group = False
         try:
-            save.wait_for_all()
+            save.begin()
             self.tell("open", number=number)
             num_bytes = self.mine("num_bytes", 1_000_000)
             save.ready(num_bytes)
@@ -187,7 +187,7 @@ class Rank:
         num_allowed = 0
         time.sleep(self.job.get("before_s", 0.0))
         while num_allowed < num_saves and not team.stopped:
-            if len(self.saves) < num_saves and team.propose(Purpose.SAVE, step_s=self.mine("step_s", 0.01)):
+            if len(self.saves) < num_saves and team.propose(Purpose.SAVE):
                 self.tell("proposed")
             if len(self.saves) > num_allowed and conductor.total_bytes is not None:
                 num_allowed = len(self.saves)
@@ -196,7 +196,7 @@ class Rank:
         while any(thread.is_alive() for thread in self.saves):
             time.sleep(0.1)
         while not team.stopped and not self.job.get("goes_on"):
-            team.propose(Purpose.STOP, step_s=self.mine("step_s", 0.01))
+            team.propose(Purpose.STOP)
             time.sleep(0.02)
 
 

@@ -9,7 +9,7 @@ from rampmeter.layout import Claim
 from rampmeter.report import SaveReport
 from rampmeter.speech import Speech
 from rampmeter.stepwatch import StepWatch
-from rampmeter.throttle import FlowCounters
+from rampmeter.throttle import FlowCounters, Throttle
 from support.answers import grant, noted, plan
 
 ENVIRONMENT = {"RAMPMETER_NOTICE_S": "30", "RAMPMETER_TENANT": "red"}
@@ -67,13 +67,18 @@ class Scene:
         self.clock.advance(60.0)
         self.say(grant)
 
+    def begin_snapshot(self):
+        """As training does at its next step; the writer's throttle is `throttle`."""
+        self.throttle = Throttle(clock=self.clock)
+        return self.desk.begin_snapshot(self.throttle)
+
     def flush(self, rate=9_000):
         self.arm()
-        throttle = self.desk.begin_snapshot().throttle
+        self.begin_snapshot()
         self.clock.advance(0.25)
         self.desk.first_byte(5000)
         self.say(lambda seq: grant(seq, rate=rate))
-        return throttle
+        return self.throttle
 
     def end(self, report=REPORT):
         self.clock.advance(4.0)

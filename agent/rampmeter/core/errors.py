@@ -8,6 +8,7 @@ RampmeterError
 ├── ProtocolError            the other side speaks another version, or not our protocol at all
 ├── LeaseLost                stop before the next chunk and ask for a new lease
 ├── CommitError              this save is lost, the ones before stand; the next interval brings another
+│   └── RankFailed           because of another rank of this job, which the message names
 └── RestoreError             nothing was loaded and no tensor was touched
     ├── CorruptCheckpoint    this checkpoint is damaged; an older one may be whole
     ├── ForeignCheckpoints   the root holds checkpoints of another writer: adopt them, or load one yourself
@@ -63,6 +64,10 @@ class CommitError(RampmeterError):
     def __init__(self, message: str, *, reason: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class RankFailed(CommitError):
+    """This rank stopped its share of a save because another rank has failed. `reason` is that rank's."""
 
 
 class RestoreError(RampmeterError):

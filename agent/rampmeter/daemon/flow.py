@@ -38,8 +38,8 @@ class RemoteFlow:
             self._say(replace(self._said, met=True))
 
     def _say(self, steering: Steering) -> None:
-        self._said = steering
-        self._steering.write(steering)
+        self._said = replace(steering, word=self._said.word + 1)
+        self._steering.write(self._said)
 
     def has_rate(self, now_s: float) -> bool:
         """Whether the writer may write now."""
@@ -52,6 +52,13 @@ class RemoteFlow:
         with self._lock:
             self._last = self._tidings.read(self.number) or self._last
             return self._last
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether the writer obeys the newest word; one that has not begun reads it before it does."""
+        tidings = self.look()
+        with self._lock:
+            return tidings is None or tidings.followed >= self._said.word
 
     def counters(self) -> FlowCounters:
         """As the writer counted them last."""

@@ -14,6 +14,7 @@ from rampmeter import dcp
 from rampmeter.commit import WrittenFile, commit
 from rampmeter.core.clock import Clock
 from rampmeter.core.errors import LeaseLost
+from rampmeter.course import Alone
 from rampmeter.daemon.parcel import Order
 from rampmeter.daemon.tidings import LOOK_S, Stage, Tidings, TidingsCell
 from rampmeter.flushed import flush_record
@@ -70,7 +71,7 @@ class Pulse:
         except LeaseLost:
             self._stopped_s = now_s if self._stopped_s is None else self._stopped_s
             self._end_if_stuck(now_s)
-        self.tell()
+        self.tell(followed=self._follower.followed)
 
     def _end_if_stuck(self, now_s: float) -> None:
         """A call into the storage may never come back, and nobody is left who would end this process."""
@@ -100,6 +101,7 @@ class Flush:
         writer = dcp.metered_writer(
             self._root.directory(order.record.name),
             throttle=self._throttle,
+            course=Alone(),
             on_first_byte=self._first_byte,
             finish=self._commit,
             writer_class=order.writer_class,

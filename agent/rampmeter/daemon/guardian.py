@@ -31,6 +31,10 @@ _MOST_LOSSES = 2
 _TURN_S = 0.25
 
 
+class LostAtCommit(CommitError):
+    """The writer was lost when its save may have been committed already: the disk knows."""
+
+
 class Guardian:
     """One per attempt. `save` is called from one thread at a time, the others from any."""
 
@@ -84,7 +88,7 @@ class Guardian:
             writer.take(order(self._last_number), placed, arena)
             outcome = self._follow(writer, flow, throttle, on_first_byte)
         except WriterLost as error:
-            raise self._lost(FailReason.WRITER_LOST, str(error)) from error
+            raise self._lost(FailReason.WRITER_LOST, str(error), flow) from error
         if outcome.reason is not None:
             raise CommitError(outcome.detail, reason=outcome.reason)
 
@@ -116,13 +120,13 @@ class Guardian:
                 now_s, tidings, has_rate=flow.has_rate(now_s), aborted=throttle.abort_reason is not None
             )
             if trouble is not None:
-                raise self._lost(trouble.reason, trouble.detail)
+                raise self._lost(trouble.reason, trouble.detail, flow)
 
     def _ready_writer(self) -> HiredWriter:
         """The writer, once it has started; one that was ended between two saves costs none of them."""
         writer = self._writer
         if writer is not None and not writer.is_alive:
-            self._lost(FailReason.WRITER_LOST, "was ended between two saves")
+            self._replace("was ended between two saves")
         self.warm_up()
         starting = self._starting
         if starting is not None:
@@ -134,7 +138,14 @@ class Guardian:
             )
         return writer
 
-    def _lost(self, reason: FailReason, detail: str) -> CommitError:
+    def _lost(self, reason: FailReason, detail: str, flow: RemoteFlow) -> CommitError:
+        self._replace(detail)
+        tidings = flow.look()
+        is_late = tidings is not None and tidings.stage is Stage.COMMITTING
+        kind = LostAtCommit if is_late else CommitError
+        return kind(f"the process that writes checkpoints was lost: {detail}", reason=reason)
+
+    def _replace(self, detail: str) -> None:
         """The writer is gone, or must go; another one is started unless it is the second."""
         with self._lock:
             writer, self._writer = self._writer, None
@@ -142,7 +153,6 @@ class Guardian:
             writer.kill()
             atexit.unregister(writer.kill)
         self._count_loss(detail)
-        return CommitError(f"the process that writes checkpoints was lost: {detail}", reason=reason)
 
     def _count_loss(self, detail: str) -> None:
         if self._closed:

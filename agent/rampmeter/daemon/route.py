@@ -1,8 +1,9 @@
-"""The way of a save through a writer process, for a saver that has others through its own threads.
+"""The way of a save through a writer process, for a saver that has another through a thread of its own.
 
-Owns what the two processes share. Nothing is started before the first use.
+Decides which saves go this way, and owns what the two processes share. Nothing is started before the first use.
 """
 
+import logging
 import os
 import sys
 import threading
@@ -11,32 +12,53 @@ from concurrent.futures import Future
 from typing import Any
 
 from rampmeter.core.clock import Clock
-from rampmeter.daemon.arena import Arena, why_not_shared
-from rampmeter.daemon.guardian import Guardian
+from rampmeter.daemon.arena import Arena, num_tensors, why_not_shared
+from rampmeter.daemon.guardian import Guardian, LostAtCommit
+from rampmeter.daemon.mode import Mode, chosen
 from rampmeter.daemon.parcel import Order
 from rampmeter.throttle import Throttle
+
+_log = logging.getLogger("rampmeter")
 
 
 class ProcessRoute:
     """One per attempt. Staging happens on the caller's thread; all else in others."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, wish: Mode, *, writer_class: type | None, num_ranks: int, clock: Clock) -> None:
+        self._wish = wish
+        self._writer_class = writer_class
+        self._num_ranks = num_ranks
         self._arena = Arena(clock)
         self._guardian = Guardian(clock)
+        self._told: str | None = None
 
     @property
     def last_stage_s(self) -> float:
         """How long the last staging took; 0 before the first."""
         return self._arena.last_stage_s
 
-    def obstacle(self, state: Mapping[str, Any], writer_class: type | None) -> str | None:
-        """Why this snapshot cannot go this way; None if it can."""
+    def is_for(self, state: Mapping[str, Any]) -> bool:
+        """Whether this snapshot goes this way."""
+        count = num_tensors(state)
+        if chosen(self._wish, num_tensors=count, obstacle=None) is Mode.THREAD:
+            return False
+        obstacle = self._obstacle(state)
+        if obstacle is not None and obstacle != self._told:
+            self._told = obstacle
+            _log.warning(
+                "saves are written in a thread of training, not in a process beside it: %s", obstacle
+            )
+        return chosen(self._wish, num_tensors=count, obstacle=obstacle) is Mode.PROCESS
+
+    def _obstacle(self, state: Mapping[str, Any]) -> str | None:
+        if self._num_ranks > 1:
+            return f"the job has {self._num_ranks} ranks"
         if not hasattr(os, "memfd_create") or not sys.executable:
             return "this system has no memory to share, or no interpreter to start"
         if not self._guardian.is_usable:
-            return "the process for it was lost twice"
-        if writer_class is not None and writer_class.__module__ == "__main__":
-            return f"{writer_class.__name__} is defined in the training script: move it into a module"
+            return "it was lost twice"
+        if self._writer_class is not None and self._writer_class.__module__ == "__main__":
+            return f"{self._writer_class.__name__} is defined in the training script; move it into a module"
         return why_not_shared(state)
 
     def stage(self, state: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,13 +73,18 @@ class ProcessRoute:
         *,
         throttle: Throttle,
         on_first_byte: Callable[[int], None],
+        on_committed: Callable[[], None],
     ) -> "Future[None]":
-        """Have what was staged written; `order` is asked in another thread. The future fails with what stopped it."""
+        """Have what was staged written; the future fails with what stopped it. All else happens in another thread.
+
+        `order` is asked there, with the number of the save. `on_committed` is called before the future is done, also
+        where the writer was lost at its last word: FileNotFoundError says that there is no checkpoint.
+        """
         result: Future[None] = Future()
 
         def run() -> None:
             try:
-                self._guardian.save(order, placed, self._arena, throttle, on_first_byte)
+                self._save(placed, order, throttle, on_first_byte, on_committed)
             except BaseException as error:
                 result.set_exception(error)
             else:
@@ -65,6 +92,24 @@ class ProcessRoute:
 
         threading.Thread(target=run, name="rampmeter-flush", daemon=True).start()
         return result
+
+    def _save(
+        self,
+        placed: dict[str, Any],
+        order: Callable[[int], Order],
+        throttle: Throttle,
+        on_first_byte: Callable[[int], None],
+        on_committed: Callable[[], None],
+    ) -> None:
+        try:
+            self._guardian.save(order, placed, self._arena, throttle, on_first_byte)
+        except LostAtCommit as error:
+            try:
+                on_committed()
+            except FileNotFoundError:
+                raise error from None
+        else:
+            on_committed()
 
     def close(self) -> None:
         """End the writer, and give the memory back. A save in flight is to be aborted before."""

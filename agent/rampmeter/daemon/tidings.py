@@ -10,7 +10,7 @@ from enum import IntEnum
 from rampmeter.ranks.records import TwoRecords
 from rampmeter.throttle import FlowCounters
 
-_BODY = struct.Struct("<QBQQQddd")  # save, stage, beat, planned, done, throttled, blocked, busy
+_BODY = struct.Struct("<QBQQQQddd")  # save, stage, beat, followed, planned, done, throttled, blocked, busy
 
 LOOK_S = 0.02
 """How often both sides look into each other's cell."""
@@ -32,11 +32,12 @@ NOTHING_YET = FlowCounters(done_bytes=0, throttled_s=0.0, blocked_s=0.0, busy_s=
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tidings:
-    """`beat` grows with each look of the daemon, whatever its writing thread does."""
+    """`beat` grows with each look of the writer, whatever its writing thread does; `followed` is the word it obeys."""
 
     number: int
     stage: Stage = Stage.TAKEN
     beat: int = 0
+    followed: int = 0
     planned_bytes: int = 0
     counters: FlowCounters = NOTHING_YET
 
@@ -54,6 +55,7 @@ class TidingsCell:
             tidings.number,
             tidings.stage,
             tidings.beat,
+            tidings.followed,
             tidings.planned_bytes,
             counters.done_bytes,
             counters.throttled_s,
@@ -66,12 +68,17 @@ class TidingsCell:
         record = self._records.read()
         if record is None or record[0] != number:
             return None
-        _, stage, beat, planned_bytes, done_bytes, throttled_s, blocked_s, busy_s = record
+        _, stage, beat, followed, planned_bytes, done_bytes, throttled_s, blocked_s, busy_s = record
         counters = FlowCounters(
             done_bytes=done_bytes, throttled_s=throttled_s, blocked_s=blocked_s, busy_s=busy_s
         )
         return Tidings(
-            number=number, stage=Stage(stage), beat=beat, planned_bytes=planned_bytes, counters=counters
+            number=number,
+            stage=Stage(stage),
+            beat=beat,
+            followed=followed,
+            planned_bytes=planned_bytes,
+            counters=counters,
         )
 
     def close(self) -> None:

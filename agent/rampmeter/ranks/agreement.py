@@ -14,15 +14,22 @@ from rampmeter.ranks.counter import CallCounter
 from rampmeter.ranks.words import Answer, Event, EventKind, Purpose, as_line
 
 LEAST_CALLS_AHEAD = 4
+FEWEST_CALLS_AHEAD = 2
+LONG_STEP_S = 1.0
 LEAST_AHEAD_S = 0.040
 LONGEST_WAIT_S = 5.0
 """How long `step()` waits at most for a verdict that is on its way."""
 
 
 def calls_ahead(step_s: float | None, reach_s: float = LEAST_AHEAD_S) -> int:
-    """How far ahead to propose: max(4 calls, `reach_s`), for steps of `step_s` seconds (None = unknown)."""
+    """How far ahead to propose: max(4 calls, `reach_s`), for steps of `step_s` seconds (None = unknown).
+
+    Of steps of a second and more two are enough: ranks that train together are never two of them apart.
+    """
     if step_s is None or step_s <= 0.0:
         return LEAST_CALLS_AHEAD
+    if step_s >= LONG_STEP_S:
+        return FEWEST_CALLS_AHEAD
     return max(LEAST_CALLS_AHEAD, math.ceil(reach_s / step_s))
 
 
@@ -139,6 +146,9 @@ class Proposer:
         self._verdict: Event | None = None
         self._answers: dict[int, Answer] = {}
         self._behind: set[int] = set()  # ranks of which nothing of it is to come
+        self._num_calls_behind = (
+            0  # so far others were ahead of rank 0 when a proposal came too late for them
+        )
 
     @property
     def is_open(self) -> bool:
@@ -162,7 +172,7 @@ class Proposer:
             kind=EventKind.PROPOSED,
             number=self._number,
             purpose=purpose,
-            at_call=self._counter.num_calls + num_calls_ahead,
+            at_call=self._counter.num_calls + self._num_calls_behind + num_calls_ahead,
             detail=as_line(detail),
             new_group=new_group,
         )
@@ -185,6 +195,7 @@ class Proposer:
             return None
         self._verdict = event
         if event.kind is EventKind.COMMITTED:
+            self._num_calls_behind = 0
             return proposed
         self._open = None
         return None
@@ -197,6 +208,7 @@ class Proposer:
             return self._abort(rank, f"rank {rank} {why}")
         for rank, answer in sorted(self._answers.items()):
             if answer.passed:
+                self._num_calls_behind = max(0, answer.num_calls - self._counter.num_calls)
                 return self._abort(rank, f"rank {rank} was already in call {answer.num_calls}")
             mine = self._counter.step_at(answer.num_calls)
             if None not in (mine, answer.step) and mine != answer.step:

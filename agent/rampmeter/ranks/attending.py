@@ -1,20 +1,20 @@
 """One rank's share of a save, as its flush thread sees it: wait for the others, say how far it is, fail together.
 
-Raises CommitError with the reason `rank_failed`, naming the rank, as soon as any rank has failed. Threads meet here
+Raises RankFailed, naming the rank, as soon as any rank has failed. Threads meet here
 under the lock of the team; nothing is written to or read from a store.
 """
 
 import threading
 from collections.abc import Callable
 
-from rampmeter.core.errors import CommitError
+from rampmeter.core.errors import LeaseLost, RankFailed
+from rampmeter.core.messages import FailReason
+from rampmeter.failing import reason_of
 from rampmeter.ranks.meeting import Attendance, Failure
 from rampmeter.ranks.member import Member
 from rampmeter.ranks.rates import RankRate
 from rampmeter.ranks.words import Stage
 from rampmeter.throttle import FlowCounters, Throttle
-
-RANK_FAILED = "rank_failed"
 
 
 class RankSave:
@@ -36,10 +36,11 @@ class RankSave:
         self._changed = changed
         self._hurry = hurry
         self._applied = 0
+        self._has_failed = False
 
     # -- for the flush thread ----------------------------------------------------------------------------------
 
-    def wait_for_all(self) -> None:
+    def begin(self) -> None:
         """Return once all ranks hold a snapshot of this step."""
         self._wait(lambda: self._attendance.is_open)
 
@@ -52,24 +53,42 @@ class RankSave:
         self._come_to(Stage.DONE, self._attendance.planned_bytes or 0)
         self._wait(lambda: self._attendance.is_met)
 
+    def failed(self, error: BaseException) -> None:
+        """This rank has failed: before all have met, the save fails on all ranks, which hear it at once."""
+        with self._changed:
+            self._fail(error)
+        self._hurry()
+
     def end(self, error: BaseException | None, *, needs_group: bool = False) -> None:
         """The save is over here. With an error before all have met it fails on all ranks.
 
         needs_group   a collective failed or timed out, not what a rank did between them
         """
         with self._changed:
-            if error is not None and not self._attendance.is_settled:
-                self._member.fail(self._attendance.number, f"{type(error).__name__}: {error}")
+            if error is not None:
+                self._fail(error)
             self._attendance.stage = Stage.ENDED
             self._attendance.needs_group = needs_group
         self.is_over.set()
         self._hurry()
+
+    def cause_of(self, error: BaseException) -> BaseException:
+        """What made this rank stop with `error`: another rank's failure, where its writer was only told to stop."""
+        failure = self.failure
+        is_told = isinstance(error, LeaseLost) and str(error) == FailReason.RANK_FAILED
+        return error if failure is None or not is_told else _failed(failure)
 
     @property
     def failure(self) -> Failure | None:
         """Who made the save fail; None if nobody did."""
         with self._changed:
             return self._attendance.failure
+
+    def _fail(self, error: BaseException) -> None:
+        if not self._attendance.is_settled and not self._has_failed:
+            self._has_failed = True
+            why = f"{type(error).__name__}: {error}"
+            self._member.fail(self._attendance.number, why, reason_of(error))
 
     def _come_to(self, stage: Stage, planned_bytes: int) -> None:
         with self._changed:
@@ -81,7 +100,7 @@ class RankSave:
             self._changed.wait_for(lambda: has_come() or self._attendance.failure is not None)
             failure = self._attendance.failure
         if failure is not None:
-            raise CommitError(f"rank {failure.rank} failed: {failure.why}", reason=RANK_FAILED)
+            raise _failed(failure)
 
     # -- for the team, under its lock --------------------------------------------------------------------------
 
@@ -125,4 +144,8 @@ class RankSave:
     def stop_if_failed(self) -> None:
         """Nothing more is written once a rank has failed."""
         if self._attendance.failure is not None:
-            self._throttle.abort(RANK_FAILED)
+            self._throttle.abort(FailReason.RANK_FAILED)
+
+
+def _failed(failure: Failure) -> RankFailed:
+    return RankFailed(f"rank {failure.rank} failed: {failure.why}", reason=failure.reason)

@@ -14,7 +14,7 @@ from rampmeter.core.errors import LeaseLost
 from rampmeter.ranks.records import TwoRecords
 from rampmeter.throttle import Throttle
 
-_BODY = struct.Struct("<QqdQQ??32s")  # save, rate, until, pid, start, opened, met, abort reason
+_BODY = struct.Struct("<QQqdQQ??32s")  # save, word, rate, until, pid, start, opened, met, abort reason
 _UNTHROTTLED = -1
 _NO_END_S = float("inf")
 _START_TIME_FIELD = 22
@@ -26,6 +26,7 @@ class Steering:
     """What a cell says.
 
     number         of the save; a writer of another one stops
+    word           grows with each that is said of a save
     bytes_per_s    of this rank; None = unthrottled
     until_s        CLOCK_BOOTTIME in seconds; None = no end
     abort_reason   empty = go on
@@ -35,6 +36,7 @@ class Steering:
     """
 
     number: int
+    word: int = 0
     bytes_per_s: int | None = 0
     until_s: float | None = None
     abort_reason: str = ""
@@ -64,6 +66,7 @@ class Cell:
         """Say this from now on. One thread of one process writes."""
         self._records.write(
             steering.number,
+            steering.word,
             _UNTHROTTLED if steering.bytes_per_s is None else steering.bytes_per_s,
             _NO_END_S if steering.until_s is None else steering.until_s,
             steering.trainer_pid,
@@ -78,9 +81,10 @@ class Cell:
         record = self._records.read()
         if record is None:
             return None
-        number, rate, until_s, pid, start, opened, met, reason = record
+        number, word, rate, until_s, pid, start, opened, met, reason = record
         return Steering(
             number=number,
+            word=word,
             bytes_per_s=None if rate == _UNTHROTTLED else rate,
             until_s=None if until_s == _NO_END_S else until_s,
             abort_reason=reason.rstrip(b"\0").decode(),
@@ -103,6 +107,11 @@ class CellReader:
         self._number = number
         self._throttle = throttle
         self._last: Steering | None = None
+
+    @property
+    def followed(self) -> int:
+        """The newest word that the throttle follows."""
+        return 0 if self._last is None else self._last.word
 
     def look(self, now_s: float) -> None:
         """Follow the cell; to be called each 20 ms.

@@ -19,7 +19,10 @@ _LONG_AGO_S = float("-inf")
 
 
 class Conductor:
-    """One per job, on rank 0. `hurry` has the thread look at once."""
+    """One per job, on rank 0. `hurry` has the thread look at once.
+
+    `on_ready` is called once in each save, without the lock, with the bytes that all ranks are about to write.
+    """
 
     def __init__(
         self,
@@ -30,12 +33,15 @@ class Conductor:
         clock: Clock,
         changed: threading.Condition,
         hurry: Callable[[], None],
+        on_ready: Callable[[int], None],
     ) -> None:
         self._bulletin = bulletin
         self._num_ranks = num_ranks
         self._clock = clock
         self._changed = changed
         self._hurry = hurry
+        self._on_ready = on_ready
+        self._told_ready = 0  # number of the save
         self._beat_s = beat_s(num_ranks)
         self._lead = Lead(num_ranks, counter, clock.now())
         self._proposed: Event | None = None
@@ -113,6 +119,7 @@ class Conductor:
             events = self._lead.next_events()
         for event in events:
             self._bulletin.append(event)
+        self._tell_ready()
         self._say_word(now_s)
         return event is not None or bool(events)
 
@@ -126,6 +133,16 @@ class Conductor:
             self._lead.posted(posts, self._clock.now())
             num_read = self._lead.num_read_by_all
         self._bulletin.erase_before(num_read)
+
+    def _tell_ready(self) -> None:
+        with self._changed:
+            gathering = self._lead.gathering
+            if gathering is None or gathering.number == self._told_ready or gathering.is_over:
+                return
+            total_bytes = gathering.total_bytes
+        if total_bytes is not None:
+            self._told_ready = gathering.number
+            self._on_ready(total_bytes)
 
     def _say_word(self, now_s: float) -> None:
         """A word is worked out only after the one before it is in the store: a look at the news lies between them."""

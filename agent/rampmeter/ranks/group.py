@@ -5,6 +5,7 @@ out is dead for good and is replaced, by all ranks in the same agreed call of `s
 torch numbers groups per process, and a group made in the background could change places with one of the user's.
 """
 
+import contextlib
 import logging
 from datetime import timedelta
 from typing import TypeVar, cast
@@ -35,6 +36,17 @@ class FlushGroup:
         box: list[T | None] = [value]
         dist.broadcast_object_list(box, src=0, group=self._group)
         return cast(T, box[0])
+
+    def ask_all(self, value: T) -> list[T]:
+        """What each rank says, on all ranks. At the start only."""
+        box: list[T | None] = [None] * dist.get_world_size()
+        dist.all_gather_object(box, value, group=self._group)
+        return cast("list[T]", box)
+
+    def close(self) -> None:
+        """No more collectives. Whoever has taken down torch.distributed already has closed it."""
+        with contextlib.suppress(Exception):
+            dist.destroy_process_group(self._group)
 
     def renew(self) -> None:
         """Replace it by a new one."""

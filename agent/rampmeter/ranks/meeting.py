@@ -7,6 +7,7 @@ chunk. Pure: no thread, no store, no clock. Decides nothing about rates.
 
 from dataclasses import dataclass
 
+from rampmeter.core.messages import FailReason
 from rampmeter.ranks.words import Event, EventKind, Post, Share, Stage
 from rampmeter.throttle import FlowCounters
 
@@ -16,10 +17,11 @@ _PLANNED = frozenset({Stage.READY}) | _DURABLE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Which rank made a save fail, and why."""
+    """Which rank made a save fail, why, and the word for it."""
 
     rank: int
     why: str
+    reason: FailReason
 
 
 class Attendance:
@@ -44,7 +46,7 @@ class Attendance:
         elif event.kind is EventKind.MET:
             self.is_met = True
         elif event.kind is EventKind.FAILED:
-            self.failure = Failure(rank=event.rank, why=event.detail)
+            self.failure = Failure(rank=event.rank, why=event.detail, reason=event.reason)
 
     @property
     def is_settled(self) -> bool:
@@ -157,4 +159,6 @@ class Gathering:
         return Stage.NONE if share is None else share.stage
 
     def _fails(self, rank: int, why: str) -> Event:
-        return Event(kind=EventKind.FAILED, number=self.number, rank=rank, detail=why)
+        return Event(
+            kind=EventKind.FAILED, number=self.number, rank=rank, detail=why, reason=FailReason.RANK_FAILED
+        )

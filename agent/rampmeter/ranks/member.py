@@ -5,6 +5,7 @@ Pure: no thread, no store, no clock. Every rank, also rank 0, is one; what rank 
 
 from collections import deque
 
+from rampmeter.core.messages import FailReason
 from rampmeter.ranks.agreement import Agreed, Voter
 from rampmeter.ranks.counter import CallCounter
 from rampmeter.ranks.meeting import Attendance
@@ -61,14 +62,17 @@ class Member:
             self.attendance.heard(self._last_failed)
         return self.attendance
 
-    def cannot(self, agreed: Agreed, why: str) -> None:
+    def cannot(self, agreed: Agreed, why: str, reason: FailReason) -> None:
         """This rank has no snapshot for the agreed save: it fails."""
         self._taken = None
-        self.fail(agreed.number, why)
+        self.fail(agreed.number, why, reason)
 
-    def fail(self, number: int, why: str) -> None:
+    def fail(self, number: int, why: str, reason: FailReason = FailReason.RANK_FAILED) -> None:
         """The save fails on all ranks, because of this one."""
-        self.to_say.append(Event(kind=EventKind.FAILED, number=number, rank=self._rank, detail=as_line(why)))
+        failed = Event(
+            kind=EventKind.FAILED, number=number, rank=self._rank, detail=as_line(why), reason=reason
+        )
+        self.to_say.append(failed)
 
     # -- the log -----------------------------------------------------------------------------------------------
 
@@ -106,7 +110,13 @@ class Member:
         """Rank 0 is heard no more: the save fails here at once, and on all others if it is heard again."""
         if self.attendance is None or self.attendance.is_settled:
             return
-        failed = Event(kind=EventKind.FAILED, number=self.attendance.number, rank=0, detail=as_line(why))
+        failed = Event(
+            kind=EventKind.FAILED,
+            number=self.attendance.number,
+            rank=0,
+            detail=as_line(why),
+            reason=FailReason.RANK_FAILED,
+        )
         self.attendance.heard(failed)
         self.to_say.append(failed)
 

@@ -8,14 +8,17 @@ on its way, and never longer than 5 s. No collective is run here. What is decide
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from rampmeter.core.clock import Clock, SystemClock
+from rampmeter.core.messages import FailReason
 from rampmeter.ranks.agreement import LEAST_AHEAD_S, LONGEST_WAIT_S, Agreed, calls_ahead
 from rampmeter.ranks.attending import RankSave
 from rampmeter.ranks.bulletin import Bulletin, RanksLost
 from rampmeter.ranks.conducting import Conductor
 from rampmeter.ranks.liveness import BEAT_S, SILENT_S, Silence, beat_s
 from rampmeter.ranks.member import Member
+from rampmeter.ranks.pace import Pace
 from rampmeter.ranks.rates import RateReader
 from rampmeter.ranks.words import Event, EventKind, Post, Purpose
 from rampmeter.throttle import Throttle
@@ -31,12 +34,30 @@ _LEAVE_LIMIT_S = 5.0
 _LAST_TURN_S = 0.5
 
 
-def _nobody(_rank: int) -> None:
-    """Nobody wants to hear of notices."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What rank 0 wants all ranks to do, and what it hands over with it."""
+
+    purpose: Purpose
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    """What a team calls from its thread, without its lock.
+
+    noticed   on every rank, with the first rank that had a notice
+    wish      rank 0: asked often; what all ranks should do, None = nothing. Proposed again until it is agreed on
+    ready     rank 0: with the bytes that all ranks are about to write, once in each save
+    """
+
+    noticed: Callable[[int], None] = lambda _rank: None
+    wish: Callable[[], Wish | None] = lambda: None
+    ready: Callable[[int], None] = lambda _num_bytes: None
 
 
 class Team:
-    """One per rank. `on_noticed` is called on every rank, from its thread, with the first rank that had a notice."""
+    """One per rank."""
 
     def __init__(
         self,
@@ -45,14 +66,14 @@ class Team:
         rank: int,
         num_ranks: int,
         clock: Clock | None = None,
-        on_noticed: Callable[[int], None] = _nobody,
+        hooks: Hooks | None = None,
     ) -> None:
         self.lost: str | None = None
         """Why this rank hears the others no more; None while it does."""
         self._bulletin = bulletin
         self._rank = rank
         self._clock = clock or SystemClock()
-        self._on_noticed = on_noticed
+        self._hooks = hooks or Hooks()
         self._pace = max(1.0, num_ranks / _RANKS_AT_FULL_PACE)
         self._beat_s = beat_s(num_ranks)
         self._changed = threading.Condition()
@@ -65,6 +86,7 @@ class Team:
         self._limit_is_over = False
         self._silence = Silence(self._clock.now())
         self._rates = RateReader()
+        self._pace_of_calls = Pace(self._clock.now())
         self._round_s = self._posted_s = self._looked_s = self._clock.now()
         self._beat = 0
         self._last_post: Post | None = None
@@ -77,6 +99,7 @@ class Team:
                 clock=self._clock,
                 changed=self._changed,
                 hurry=self._wake.set,
+                on_ready=self._hooks.ready,
             )
         self._thread = threading.Thread(target=self._run, name="rampmeter-ranks", daemon=True)
 
@@ -130,24 +153,26 @@ class Team:
         self._wake.set()
         return save
 
-    def cannot_save(self, agreed: Agreed, why: str) -> None:
+    def cannot_save(self, agreed: Agreed, why: str, reason: FailReason) -> None:
         """This rank has no snapshot for the agreed save: it fails on all ranks."""
         with self._changed:
-            self._member.cannot(agreed, why)
+            self._member.cannot(agreed, why, reason)
         self._wake.set()
 
     def notice(self) -> None:
         """This rank was told that the job ends. Takes no lock, for it may be called inside a signal handler."""
         self._has_notice = True
 
-    def propose(self, purpose: Purpose, *, detail: str = "", step_s: float | None = None) -> bool:
-        """Rank 0: propose to all ranks to do this; `step_s` is how long a step takes.
+    def propose(self, purpose: Purpose, *, detail: str = "") -> bool:
+        """Rank 0: propose to all ranks to do this.
 
         False while another proposal is open, the last save has not ended everywhere, or a rank is silent or has left.
         """
         assert self.conductor is not None
         reach_s = max(LEAST_AHEAD_S, 3.0 * _IDLE_S * self._pace)
-        return self.lost is None and self.conductor.propose(purpose, detail, calls_ahead(step_s, reach_s))
+        return self.lost is None and self.conductor.propose(
+            purpose, detail, calls_ahead(self._pace_of_calls.step_s, reach_s)
+        )
 
     # -- the thread --------------------------------------------------------------------------------------------
 
@@ -169,9 +194,17 @@ class Team:
         self._read()
         self._post(now_s)
         self._look(now_s)
-        if self.conductor is not None and self.conductor.conduct(now_s):
-            self._read()
+        if self.conductor is not None:
+            self._pace_of_calls.look(now_s, self._counter.num_calls)
+            self._propose_wish()
+            if self.conductor.conduct(now_s):
+                self._read()
         self._round_s = self._clock.now()
+
+    def _propose_wish(self) -> None:
+        wish = None if self._member.is_voting or self._member.leaving else self._hooks.wish()
+        if wish is not None:
+            self.propose(wish.purpose, detail=wish.detail)
 
     def _period_s(self) -> float:
         with self._changed:
@@ -200,7 +233,7 @@ class Team:
                 self._changed.notify_all()
             if event.kind is EventKind.NOTICED and not self._has_heard_notice:
                 self._has_heard_notice = True
-                self._on_noticed(event.rank)
+                self._hooks.noticed(event.rank)
 
     def _heard(self, event: Event) -> None:
         self._member.heard(event)

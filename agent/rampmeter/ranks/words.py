@@ -19,6 +19,7 @@ from rampmeter.core.fields import (
     Seconds,
     Text,
 )
+from rampmeter.core.messages import FailReason
 
 _MAX_LINE_CHARS = 300
 Line = Annotated[str, Text(r"[ -~]*", _MAX_LINE_CHARS)]
@@ -57,6 +58,7 @@ class Event:
     rank      who is meant: who failed, cannot, or was told
     at_call   the call of `step()`, counted from 1 and alike on all ranks
     detail    of a proposal what its maker wants to hand over, of all others why
+    reason    of a failure the word for it
     new_group the process group of saves is to be replaced in that call, before anything else
     """
 
@@ -66,6 +68,7 @@ class Event:
     at_call: Count = 0
     purpose: Purpose = Purpose.SAVE
     detail: Line = ""
+    reason: FailReason = FailReason.NONE
     new_group: Bool = False
 
 

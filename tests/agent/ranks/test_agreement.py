@@ -28,10 +28,11 @@ def counted(num_calls: int, first_step: int = 1) -> CallCounter:
 
 
 @pytest.mark.parametrize(
-    ("step_s", "calls"), [(None, 4), (0.0, 4), (1.0, 4), (0.01, 4), (0.005, 8), (0.0001, 400)]
+    ("step_s", "calls"),
+    [(None, 4), (0.0, 4), (0.9, 4), (1.0, 2), (60.0, 2), (0.01, 4), (0.005, 8), (0.0001, 400)],
 )
 def test_how_far_ahead(step_s: float | None, calls: int) -> None:
-    """Four calls, or 40 ms of them where steps are short."""
+    """Four calls, or 40 ms of them where steps are short; two where they are so long that four would be a long wait."""
     assert calls_ahead(step_s) == calls
 
 
@@ -228,3 +229,22 @@ def test_a_missed_stop_is_a_late_stop() -> None:
     assert member.to_say.popleft().kind is EventKind.ABORTED
     member.heard(committed())
     assert (member.stopped, len(member.to_say)) == (True, 0)
+
+
+def test_a_rank_that_is_far_ahead_is_waited_for_the_next_time() -> None:
+    """Rank 1 was six calls ahead: the next proposal is six calls later than it would be; after an agreement none is."""
+    proposer = Proposer(2, counted(10))
+    first = proposer.propose(Purpose.SAVE, "", num_calls_ahead=4, new_group=False)
+    assert first is not None
+    assert first.at_call == 14
+    proposer.answered(1, Answer(number=1, num_calls=16, step=16, passed=True), concluded=1)
+    proposer.judged(proposer.verdict({}) or committed())
+    second = proposer.propose(Purpose.SAVE, "", num_calls_ahead=4, new_group=False)
+    assert second is not None
+    assert second.at_call == 20
+    proposer.judged(committed(2))
+    for rank in (0, 1):
+        proposer.answered(rank, Answer(number=2, num_calls=20, step=20), concluded=2)
+    third = proposer.propose(Purpose.SAVE, "", num_calls_ahead=4, new_group=False)
+    assert third is not None
+    assert third.at_call == 14

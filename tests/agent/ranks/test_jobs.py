@@ -3,96 +3,29 @@
 Ranks are killed and stopped at each phase of a save; the others are never held up for longer than is said.
 """
 
-import contextlib
-import json
-import os
 import signal
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from support.waiting import wait_for
+from support.forked_job import Job, Parent, parent_of, starting
 
 pytestmark = pytest.mark.system
 
-LIMIT_S = 90.0
 MB = 1_000_000
-TESTS = Path(__file__).parents[2]
-
-
-class Job:
-    """What one job tells, line by line."""
-
-    def __init__(self, parent: "subprocess.Popen[str]", options: dict[str, Any]) -> None:
-        self.told: list[dict[str, Any]] = []
-        assert parent.stdin is not None
-        parent.stdin.write(json.dumps(options) + "\n")
-        parent.stdin.flush()
-        self._reader = threading.Thread(target=self._read, args=(parent,), daemon=True)
-        self._reader.start()
-
-    def _read(self, parent: "subprocess.Popen[str]") -> None:
-        assert parent.stdout is not None
-        for line in parent.stdout:
-            said = json.loads(line)
-            if said["what"] == "over":
-                return
-            self.told.append(said)
-
-    def find(self, what: str, **more: Any) -> list[dict[str, Any]]:
-        wanted = {"what": what, **more}
-        return [said for said in list(self.told) if wanted.items() <= said.items()]
-
-    def wait(self, what: str, **more: Any) -> dict[str, Any]:
-        wait_for(lambda: self.find(what, **more), what=f"{what} {more}", limit_s=LIMIT_S)
-        return self.find(what, **more)[0]
-
-    def send(self, rank: int, number: signal.Signals) -> None:
-        os.kill(self.wait("started", rank=rank)["pid"], number)
-
-    def end(self) -> None:
-        self._reader.join(LIMIT_S)
-        assert not self._reader.is_alive(), self.told
-
-    def codes(self) -> list[int]:
-        return [said["code"] for said in sorted(self.find("exited"), key=lambda said: said["rank"])]
 
 
 @pytest.fixture(scope="module")
-def parent() -> Iterator["subprocess.Popen[str]"]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "support.rank_job"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        cwd=TESTS,
-        text=True,
-    )
-    yield process
-    assert process.stdin is not None
-    process.stdin.close()
-    process.wait(30)
+def parent() -> Iterator[Parent]:
+    with parent_of("support.rank_job") as process:
+        yield process
 
 
 @pytest.fixture
-def start(parent: "subprocess.Popen[str]", tmp_path: Path) -> Iterator[Callable[..., Job]]:
-    jobs: list[Job] = []
-
-    def make(num_ranks: int, **options: Any) -> Job:
-        jobs.append(Job(parent, {"num_ranks": num_ranks, "file": str(tmp_path / "group"), **options}))
-        return jobs[-1]
-
-    yield make
-    for job in jobs:
-        for said in job.find("started"):
-            if not job.find("exited", rank=said["rank"]):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(said["pid"], signal.SIGKILL)
-        job.end()
+def start(parent: Parent, tmp_path: Path) -> Iterator[Callable[..., Job]]:
+    with starting(parent, tmp_path / "group") as begin:
+        yield begin
 
 
 @pytest.mark.parametrize("num_ranks", [1, 2, 4])

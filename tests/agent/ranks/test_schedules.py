@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rampmeter.core.messages import FailReason
 from rampmeter.ranks.agreement import Agreed
 from rampmeter.ranks.lead import Lead
 from rampmeter.ranks.member import Member
@@ -85,7 +86,7 @@ class World:
             return
         agreed, rank.pending = rank.pending, None
         if self.is_rough and self.rng.random() < 0.15:
-            rank.member.cannot(agreed, "the state cannot be staged")
+            rank.member.cannot(agreed, "the state cannot be staged", FailReason.BAD_STATE)
             return
         rank.member.begin(agreed, rank.step)
 

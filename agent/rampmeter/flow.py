@@ -1,0 +1,22 @@
+"""What steers the writing of a save, as its protocol: one throttle, or those of all ranks of a job."""
+
+from typing import Protocol
+
+from rampmeter.throttle import FlowCounters
+
+
+class Flow(Protocol):
+    """Of one save. All methods may be called from any thread and wait for nobody."""
+
+    def set_rate(self, bytes_per_s: int | None, deadline_s: float | None = None) -> None:
+        """Allow so much from now on: None = unthrottled, 0 = paused; past the deadline the rate is 0."""
+
+    def abort(self, reason: str) -> None:
+        """Let nothing more out. The first reason stands."""
+
+    def counters(self) -> FlowCounters:
+        """What was written so far, and where the time went."""
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether every writer obeys the newest rate by now."""

@@ -1,0 +1,143 @@
+"""This process as one of the ranks of a job, for the training loop: what all do in this call, and how to take part.
+
+Rank 0 hands over with a proposal what a save needs to be one save on all ranks. Decides nothing: when a save is due is
+the pacer's business on rank 0, and the call in which it is made that of the team.
+"""
+
+import secrets
+from dataclasses import dataclass
+from functools import partial
+from typing import Self
+
+from rampmeter.core.clock import Clock
+from rampmeter.core.messages import FailReason
+from rampmeter.layout import StepName
+from rampmeter.ranks.agreement import Agreed
+from rampmeter.ranks.bulletin import Bulletin
+from rampmeter.ranks.jobflow import JobFlow
+from rampmeter.ranks.opening import Opened
+from rampmeter.ranks.team import Hooks, Team, Wish
+from rampmeter.ranks.words import Purpose
+from rampmeter.throttle import Throttle
+from rampmeter.together import Joined, Rank, Together
+
+_ANY = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveWord:
+    """What all ranks must know of a save. max_streams: how many writers its lease allows inside the job, None = any."""
+
+    attempt: int
+    nonce: str
+    max_streams: int | None
+
+    @classmethod
+    def fresh(cls, attempt: int, max_streams: int | None) -> Self:
+        """Of a save that is about to be proposed."""
+        return cls(attempt=attempt, nonce=secrets.token_hex(4), max_streams=max_streams)
+
+    def __str__(self) -> str:
+        return f"{self.attempt} {self.nonce} {self.max_streams or _ANY}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """What `str` made."""
+        attempt, nonce, max_streams = text.split(" ")
+        return cls(attempt=int(attempt), nonce=nonce, max_streams=int(max_streams) or None)
+
+    def name(self, step: int) -> StepName:
+        """Of the checkpoint."""
+        return StepName(attempt=self.attempt, step=step, nonce=self.nonce)
+
+
+class Crew:
+    """One per rank. The methods are for the training thread; hooks are called from the team's."""
+
+    def __init__(self, opened: Opened, *, clock: Clock, hooks: Hooks) -> None:
+        self.stopped_for: str | None = None
+        """Why all ranks leave their loop; None while they do not."""
+        self._group = opened.group
+        self.rank = Rank(number=opened.rank, num_ranks=opened.num_ranks, group=lambda: self._group.group)
+        self._team = Team(
+            Bulletin(opened.store, opened.rank),
+            rank=opened.rank,
+            num_ranks=opened.num_ranks,
+            clock=clock,
+            hooks=hooks,
+        )
+
+    def start(self) -> None:
+        """Start to keep in touch with the others."""
+        self._team.start()
+
+    def leave(self) -> None:
+        """This rank calls no more `step()`."""
+        self._team.leave()
+        self._group.close()
+
+    def notice(self) -> None:
+        """This rank was told that the job ends. May be called inside a signal handler."""
+        self._team.notice()
+
+    @property
+    def is_leader(self) -> bool:
+        """Rank 0: speaks for the job."""
+        return self.rank.number == 0
+
+    @property
+    def stopped(self) -> bool:
+        """All ranks have agreed to leave the training loop."""
+        return self._team.stopped
+
+    @property
+    def is_lost(self) -> bool:
+        """This rank hears the others no more: nothing will be agreed on."""
+        return self._team.lost is not None
+
+    def called(self, step: int) -> Agreed | None:
+        """One call of `step()`; a save that all ranks make in this call, if there is one."""
+        agreed = self._team.called(step)
+        if agreed is None:
+            return None
+        if agreed.new_group:
+            self._group.renew()
+        if agreed.purpose is Purpose.STOP:
+            self.stopped_for = agreed.detail
+            return None
+        return agreed
+
+    def cannot_save(self, agreed: Agreed, why: str, reason: FailReason) -> None:
+        """This rank has no snapshot for it."""
+        self._team.cannot_save(agreed, why, reason)
+
+    def job_flow(self, throttle: Throttle) -> JobFlow:
+        """Rank 0: what steers the writers of all ranks in a save whose own writer has `throttle`."""
+        assert self._team.conductor is not None
+        return JobFlow(self._team.conductor, throttle)
+
+    def together(self, agreed: Agreed, step: int, throttle: Throttle, flow: JobFlow | None) -> Together:
+        """How this rank takes part in the agreed save of `step`; `flow` on rank 0."""
+
+        def join() -> Joined:
+            save = self._team.begin_save(agreed, step, throttle)
+            if flow is not None:
+                flow.joined(save)
+            return save
+
+        return Together(
+            name=SaveWord.parse(agreed.detail).name(step),
+            join=join,
+            cannot=partial(self._team.cannot_save, agreed),
+            flow=throttle.counters if flow is None else flow.counters,
+        )
+
+
+def save_wish(attempt: int, max_streams: int | None) -> Wish:
+    """Rank 0: all ranks should save."""
+    return Wish(purpose=Purpose.SAVE, detail=str(SaveWord.fresh(attempt, max_streams)))
+
+
+def stop_wish(why: str) -> Wish:
+    """Rank 0: all ranks should leave their training loop."""
+    return Wish(purpose=Purpose.STOP, detail=why)

@@ -1,0 +1,224 @@
+"""Jobs of two and four real processes that save together through one coordinator, and what is ill in one of them.
+
+Nobody hangs past 45 s: 10 s of silence, 30 s of the collective in which a rank is missing, and a little.
+"""
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import torch
+
+from rampmeter.layout import Root
+from rampmeter.restore import restore
+from support.forked_job import Job, Parent, parent_of, starting
+from support.servers import Coordinator, serving
+from support.waiting import wait_for
+
+pytestmark = pytest.mark.system
+
+BUDGET = 8_000_000
+NUM_FLOATS = 1_000_000
+"""In each of a rank's four tensors: 16 MB a rank, two seconds of the budget."""
+
+
+@pytest.fixture(scope="module")
+def parent() -> Iterator[Parent]:
+    with parent_of("support.crew_job") as process:
+        yield process
+
+
+@pytest.fixture
+def start(parent: Parent, tmp_path: Path) -> Iterator[Callable[..., Job]]:
+    with starting(parent, tmp_path / "group") as begin:
+        yield lambda num_ranks, **more: begin(
+            num_ranks, **{"root": str(tmp_path / "root"), "options": {"interval_max_s": 1.0}} | more
+        )
+
+
+@pytest.fixture(scope="module")
+def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinator]:
+    with serving(
+        tmp_path_factory.mktemp("coordinator"),
+        "--fresh",
+        RAMPMETER_CAPACITY="10MB/s",
+        RAMPMETER_STORE="sqlite",
+    ) as found:
+        yield found
+
+
+@pytest.fixture
+def metered(start: Callable[..., Job], coordinator: Coordinator) -> Callable[..., Job]:
+    """Starts jobs that ask this coordinator, with states that take seconds to write."""
+    options = {"interval_max_s": 2.0, "coordinator": coordinator.url}
+    return lambda num_ranks, **more: start(num_ranks, num_floats=NUM_FLOATS, options=options, **more)
+
+
+def leases(coordinator: Coordinator) -> list[dict[str, Any]]:
+    return httpx.get(f"{coordinator.url}/v1/pools/default/leases").json()["leases"]
+
+
+def is_free(coordinator: Coordinator) -> bool:
+    return not leases(coordinator)
+
+
+def newest_is_whole(root: Path, num_ranks: int, num_floats: int = 250_000) -> int:
+    """The newest checkpoint, loaded by one process: its step, after a look at every value of every rank."""
+    own = {f"rank{rank}.{index}": torch.zeros(num_floats) for rank in range(num_ranks) for index in range(4)}
+    state = {"own": own, "shared": torch.zeros(1000), "note": ""}
+    found = restore(root, state)
+    assert found is not None
+    for name, tensor in own.items():
+        assert torch.equal(tensor, torch.full_like(tensor, found.step + int(name[-1]) / 8)), name
+    assert torch.equal(state["shared"], torch.full((1000,), found.step + 0.5))
+    assert state["note"] == "same on all"
+    return found.step
+
+
+def manifests(root: Path) -> list[dict[str, Any]]:
+    return [json.loads(file.read_bytes()) for file in sorted(root.glob("step-*/MANIFEST.json"))]
+
+
+@pytest.mark.parametrize("num_ranks", [2, 4])
+def test_ranks_save_one_checkpoint_together(
+    start: Callable[..., Job], tmp_path: Path, num_ranks: int
+) -> None:
+    """Three saves: each is committed once, of one step on all ranks, all ranks' files are in it, nothing else stays."""
+    job = start(num_ranks, limit_s=30.0)
+    for rank in range(num_ranks):
+        wait_for(lambda rank=rank: len(job.find("saved", rank=rank, committed=True)) >= 3, what="three saves")
+    job.send(0, signal.SIGTERM)
+    job.end()
+    assert job.codes() == [75] * num_ranks
+    assert len({said["step"] for said in job.find("left")}) == 1, "all left in the same call"
+    assert not job.find("saved", committed=False)
+    assert newest_is_whole(tmp_path / "root", num_ranks) == job.find("saved", rank=0)[-1]["step"]
+    for manifest in manifests(tmp_path / "root"):
+        assert manifest["world_size"] == num_ranks
+        assert {
+            file["name"].split("_")[2] for file in manifest["files"] if file["name"].startswith("__")
+        } == {str(rank) for rank in range(num_ranks)}
+    assert len(list((tmp_path / "root").glob("step-*"))) == len(manifests(tmp_path / "root")) <= 3
+
+
+def test_a_notice_on_one_rank_saves_and_stops_all(metered: Callable[..., Job], tmp_path: Path) -> None:
+    """SIGTERM on rank 1 alone: all save the same step, leave in the same call, and exit with 75."""
+    job = metered(2, limit_s=60.0)
+    job.wait("saved", rank=0, committed=True)
+    job.send(1, signal.SIGTERM)
+    job.end()
+    assert job.codes() == [75, 75]
+    last = [job.find("saved", rank=rank, committed=True)[-1]["step"] for rank in (0, 1)]
+    assert last[0] == last[1] == newest_is_whole(tmp_path / "root", 2, NUM_FLOATS)
+    assert len({said["step"] for said in job.find("left")}) == 1
+
+
+def test_ranks_share_one_lease_and_keep_to_it(metered: Callable[..., Job], coordinator: Coordinator) -> None:
+    """One lease for the job, at most the budget; both ranks are finished together, so nothing of it is wasted."""
+    job = metered(2, limit_s=60.0)
+    job.wait("SaveStarted")
+    wait_for(lambda: any(lease["bytes_per_s"] for lease in leases(coordinator)), what="a rate")
+    assert len(leases(coordinator)) == 1
+    ended = job.wait("SaveEnded")["event"]
+    assert int(ended["num_bytes"]) > 32_000_000
+    assert float(ended["write_s"]) >= 0.95 * 32_000_000 / BUDGET
+    rates = [int(said["event"]["bytes_per_s"]) for said in job.find("RateChanged")]
+    assert 0 < max(rates) <= BUDGET
+    job.send(0, signal.SIGTERM)
+    job.end()
+    assert job.codes() == [75, 75]
+
+
+def test_one_failed_write_fails_the_save_on_all_and_the_next_one_works(
+    metered: Callable[..., Job], coordinator: Coordinator, tmp_path: Path
+) -> None:
+    """Rank 1 may write no more than 3 MB: all ranks name its reason, nothing stays of it, training goes on."""
+    job = metered(2, limit_s=60.0, largest_file=[None, 3_000_000])
+    for rank in (0, 1):
+        assert job.wait("saved", rank=rank)["reason"] == "efbig"
+    failed = job.wait("SaveEnded")["event"]
+    assert float(failed["write_s"]) < 3.0, "rank 0 has not written all of its bytes"
+    for rank in (0, 1):
+        job.wait("saved", rank=rank, committed=True)
+    assert newest_is_whole(tmp_path / "root", 2, NUM_FLOATS) > int(failed["step"])
+    wait_for(lambda: not (tmp_path / "root" / failed["directory"]).exists(), what="the leftovers' end")
+    job.send(0, signal.SIGTERM)
+    job.end()
+    assert job.codes() == [75, 75]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("ill", [1, 0])
+def test_a_rank_that_is_gone_in_a_flush_holds_up_nobody(
+    metered: Callable[..., Job], coordinator: Coordinator, tmp_path: Path, ill: int, number: signal.Signals
+) -> None:
+    """Of four: the others train on, none waits long in a call, the lease ends, the last committed one is whole."""
+    job = metered(4, limit_s=55.0, step_s=0.02)
+    job.wait("saved", rank=3, committed=True)
+    num_started = len(job.find("SaveStarted"))
+    wait_for(lambda: len(job.find("SaveStarted")) > num_started, what="the next save")
+    wait_for(lambda: any(lease["bytes_per_s"] for lease in leases(coordinator)), what="a rate")
+    job.send(ill, number)
+    others = [rank for rank in range(4) if rank != ill]
+    for rank in others:
+        wait_for(
+            lambda rank=rank: job.find("saved", rank=rank, committed=False), what="the end", limit_s=50.0
+        )
+    if ill != 0:
+        wait_for(lambda: is_free(coordinator), what="the end of the lease", limit_s=5.0)
+    for rank in others:
+        assert job.wait("left", rank=rank)["slowest_s"] < 6.0
+    job.send(ill, signal.SIGKILL)
+    job.end()
+    assert all(job.codes()[rank] == 0 for rank in others)
+    assert newest_is_whole(tmp_path / "root", 4, NUM_FLOATS) > 0
+
+
+def test_a_rank_that_was_stopped_in_a_flush_saves_again(metered: Callable[..., Job], tmp_path: Path) -> None:
+    """The save fails on all; when the rank runs again, so does the next save, in a new process group if need be."""
+    job = metered(2, limit_s=120.0, step_s=0.02)
+    job.wait("RateChanged")
+    job.send(1, signal.SIGSTOP)
+    assert job.wait("saved", rank=0)["committed"] is False
+    job.send(1, signal.SIGCONT)
+    for rank in (0, 1):
+        job.wait("saved", rank=rank, committed=True)
+    assert newest_is_whole(tmp_path / "root", 2, NUM_FLOATS) > 0
+    job.send(1, signal.SIGTERM)
+    job.end()
+    assert job.codes() == [75, 75]
+
+
+def test_ranks_at_different_steps_do_not_save(start: Callable[..., Job], tmp_path: Path) -> None:
+    """Rank 1 says other step numbers: nothing is saved, training goes on."""
+    job = start(2, limit_s=6.0, ahead=[0, 1])
+    job.end()
+    assert job.codes() == [0, 0]
+    assert not job.find("SaveStarted")
+    assert not Root(tmp_path / "root").step_names()
+
+
+def test_a_state_that_cannot_be_copied_on_one_rank_fails_on_all(
+    start: Callable[..., Job], tmp_path: Path
+) -> None:
+    """The word for it is the same on both; nothing of it stays."""
+    job = start(2, limit_s=8.0, cannot_be_saved=[False, True])
+    for rank in (0, 1):
+        assert job.wait("saved", rank=rank)["reason"] == "bad_state"
+    job.end()
+    assert job.codes() == [0, 0]
+    assert not Root(tmp_path / "root").step_names()
+
+
+def test_a_root_that_is_not_shared_is_refused_by_all(start: Callable[..., Job], tmp_path: Path) -> None:
+    """Each rank names the directory and the rank that does not find in it what rank 0 has written."""
+    job = start(2, root=[str(tmp_path / "a"), str(tmp_path / "b")])
+    job.end()
+    assert job.codes() == [2, 2]
+    for rank in (0, 1):
+        error = job.find("refused", rank=rank)[0]["error"]
+        assert error.startswith(f"ConfigError: root {tmp_path / 'b'} is not shared: rank 1 on ")
