@@ -133,7 +133,7 @@ class _Layout:
         if key not in self._begins:
             self._begins[key] = self.num_bytes
             if storage.nbytes():
-                content = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)  # type: ignore[call-overload]
+                content = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
                 self.to_copy.append((self.num_bytes, content))
                 self.num_bytes += -(-storage.nbytes() // _ALIGNED_BYTES) * _ALIGNED_BYTES
         return self._begins[key]
@@ -148,7 +148,7 @@ def unpacked(placed: Any, arena: torch.Tensor) -> Any:
     """What `stage` was given, with tensors that look into the arena."""
     if isinstance(placed, Placed):
         empty = torch.empty(0, dtype=placed.dtype)
-        return empty.set_(arena.untyped_storage(), placed.offset, placed.size, placed.stride)  # type: ignore[call-overload]
+        return empty.set_(arena.untyped_storage(), placed.offset, placed.size, placed.stride)
     if isinstance(placed, Wrapped):
         inner = {name: unpacked(part, arena) for name, part in placed.inner.items()}
         return placed.kind.__tensor_unflatten__(inner, placed.context, placed.size, placed.stride)  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rampmeter.core.clock import Clock
-from rampmeter.core.errors import CommitError, RampmeterError
+from rampmeter.core.errors import CommitError
 from rampmeter.core.messages import FailReason
 from rampmeter.daemon.arena import Arena
 from rampmeter.daemon.flow import RemoteFlow
@@ -143,7 +143,7 @@ class Guardian:
         tidings = flow.look()
         is_late = tidings is not None and tidings.stage is Stage.COMMITTING
         kind = LostAtCommit if is_late else CommitError
-        return kind(f"the process that writes checkpoints was lost: {detail}", reason=reason)
+        return kind(f"the process that writes checkpoints was lost: it {detail}", reason=reason)
 
     def _replace(self, detail: str) -> None:
         """The writer is gone, or must go; another one is started unless it is the second."""
@@ -162,7 +162,7 @@ class Guardian:
             self.warm_up()
         else:
             _log.warning(
-                "saves are written in a thread of training from now on: the process for it was lost twice, now it %s",
+                "saves are written in a thread of training from now on: the process for it was lost twice; it %s",
                 detail,
             )
 
@@ -172,10 +172,10 @@ class Guardian:
         """Runs in a thread of its own: importing torch takes seconds."""
         try:
             self._install(self._hired())
-        except (RampmeterError, OSError) as error:
+        except (WriterLost, OSError) as error:
             with self._lock:
                 self._starting = None
-            self._count_loss(str(error))
+            self._count_loss(f"could not be started: {error}" if isinstance(error, OSError) else str(error))
 
     def _install(self, writer: HiredWriter | None) -> None:
         with self._lock:
@@ -197,7 +197,7 @@ class Guardian:
                     _end(writer)
                     return None
                 if self._clock.now() >= until_s:
-                    raise WriterLost(f"it did not start within {START_LIMIT_S:.0f} s")  # noqa: TRY301
+                    raise WriterLost(f"did not start within {START_LIMIT_S:.0f} s")  # noqa: TRY301
         except WriterLost:
             _end(writer)
             raise

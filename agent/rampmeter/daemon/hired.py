@@ -33,7 +33,7 @@ _CODE = (
 
 
 class WriterLost(RampmeterError):
-    """The process has ended, or was never there."""
+    """The process has ended, or was never there. The message goes on after "it"."""
 
 
 class HiredWriter:
@@ -68,7 +68,7 @@ class HiredWriter:
         """Wait up to `limit_s` for it to be ready for orders. WriterLost if it has ended."""
         message = self._heard(limit_s)
         if message is not None and message != STARTED:
-            raise WriterLost(f"it said {message[:100]!r}")
+            raise WriterLost(f"said {message[:100]!r}")
         return message is not None
 
     def take(self, order: Order, placed: dict[str, Any], arena: Arena) -> None:
@@ -112,7 +112,7 @@ class HiredWriter:
     def _lost(self) -> WriterLost:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(1.0)
-        return WriterLost(f"it has ended ({_ending(self._process.returncode)})")
+        return WriterLost(f"has ended ({_ending(self._process.returncode)})")
 
     def end(self, limit_s: float) -> None:
         """It goes when it has nothing to do; else it is killed after `limit_s`."""

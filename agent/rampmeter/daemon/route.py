@@ -20,6 +20,9 @@ from rampmeter.throttle import Throttle
 
 _log = logging.getLogger("rampmeter")
 
+_LOST_TWICE = "it was lost twice"
+"""Told of by the guardian, when it was."""
+
 
 class ProcessRoute:
     """One per attempt. Staging happens on the caller's thread; all else in others."""
@@ -43,7 +46,7 @@ class ProcessRoute:
         if chosen(self._wish, num_tensors=count, obstacle=None) is Mode.THREAD:
             return False
         obstacle = self._obstacle(state)
-        if obstacle is not None and obstacle != self._told:
+        if obstacle is not None and obstacle not in (_LOST_TWICE, self._told):
             self._told = obstacle
             _log.warning(
                 "saves are written in a thread of training, not in a process beside it: %s", obstacle
@@ -56,7 +59,7 @@ class ProcessRoute:
         if not hasattr(os, "memfd_create") or not sys.executable:
             return "this system has no memory to share, or no interpreter to start"
         if not self._guardian.is_usable:
-            return "it was lost twice"
+            return _LOST_TWICE
         if self._writer_class is not None and self._writer_class.__module__ == "__main__":
             return f"{self._writer_class.__name__} is defined in the training script; move it into a module"
         return why_not_shared(state)
