@@ -124,8 +124,7 @@ class Saver:
 
         The first time pays for the buffers, so that no save has to. Raises what a save would report.
         """
-        parts = resolve(state)
-        self._completeness.tell(parts)
+        parts = self._parts_of(state)
         for _ in range(2):
             before_s = self._clock.now()
             self._stage(snapshot(parts, step=0, rank=self._rank.number))
@@ -211,8 +210,7 @@ class Saver:
         return finished
 
     def _start(self, save: _Save, state: State) -> "Future[Any]":
-        parts = resolve(state)
-        self._completeness.tell(parts)
+        parts = self._parts_of(state)
         record = SaveRecord(
             job_uid=self._job_uid,
             job=self._job,
@@ -289,6 +287,12 @@ class Saver:
         """One rank has failed: what all ranks still say to each other may take long, and no lease waits for it."""
         save.throttle.abort(FailReason.RANK_FAILED)
         self._tell_end(save, error)
+
+    def _parts_of(self, state: State) -> Mapping[str, Any]:
+        parts = resolve(state)
+        if self._rank.number == 0:
+            self._completeness.tell(parts)
+        return parts
 
     def _note_first_byte(self, save: _Save, num_bytes: int) -> None:
         save.lead_s = self._clock.now() - save.begun_at_s

@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -74,11 +75,11 @@ class Rank:
         step = (ckpt.restore(state) or 0) if self.job.get("restores") else 0
         self.tell("started", pid=os.getpid(), step=step, sums=self.sums())
         step += self.mine("ahead", 0)
-        end = time.monotonic() + self.mine("limit_s", 60.0)
+        end_s = time.monotonic() + self.mine("limit_s", 60.0)
         seen = None
         slowest = 0.0
         self.limit_files(self.mine("largest_file"))
-        while not ckpt.should_stop and step < self.mine("last_step", 10**9) and time.monotonic() < end:
+        while not ckpt.should_stop and not Path(self.job["end"]).exists() and time.monotonic() < end_s:
             time.sleep(self.mine("step_s", 0.01))
             if self.job.get("in_step"):
                 dist.barrier()  # as a collective of training would: nobody is a call ahead of another

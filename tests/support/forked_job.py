@@ -21,8 +21,9 @@ Parent = subprocess.Popen[str]
 class Job:
     """What one job tells."""
 
-    def __init__(self, parent: Parent, options: dict[str, Any]) -> None:
+    def __init__(self, parent: Parent, options: dict[str, Any], end: Path) -> None:
         self.told: list[dict[str, Any]] = []
+        self._end = end
         assert parent.stdin is not None
         parent.stdin.write(json.dumps(options) + "\n")
         parent.stdin.flush()
@@ -52,13 +53,17 @@ class Job:
         self._reader.join(LIMIT_S)
         assert not self._reader.is_alive(), self.told
 
+    def finish(self) -> None:
+        """Training is through: ranks that look for this file leave their loop."""
+        self._end.touch()
+
     def codes(self) -> list[int]:
         return [said["code"] for said in sorted(self.find("exited"), key=lambda said: said["rank"])]
 
-    def kill(self) -> None:
-        """Whatever of it still runs."""
+    def kill(self, *ranks: int) -> None:
+        """Whatever of it still runs, or of these ranks."""
         for said in self.find("started"):
-            if not self.find("exited", rank=said["rank"]):
+            if said["rank"] in (ranks or range(len(self.told))) and not self.find("exited", rank=said["rank"]):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(said["pid"], signal.SIGKILL)
 
@@ -82,7 +87,8 @@ def starting(parent: Parent, file: Path) -> Iterator[Callable[..., Job]]:
 
     def start(num_ranks: int, **options: Any) -> Job:
         name = f"{file}.{len(jobs)}"  # a process group wants a file of its own
-        jobs.append(Job(parent, {"num_ranks": num_ranks, "file": name, **options}))
+        end = file.with_name(f"{file.name}.{len(jobs)}.end")
+        jobs.append(Job(parent, {"num_ranks": num_ranks, "file": name, "end": str(end), **options}, end))
         return jobs[-1]
 
     yield start

@@ -157,7 +157,7 @@ def test_a_rank_that_is_gone_in_a_flush_holds_up_nobody(
     metered: Callable[..., Job], coordinator: Coordinator, tmp_path: Path, ill: int, number: signal.Signals
 ) -> None:
     """Of four: the others train on, none waits long in a call, the lease ends, the last committed one is whole."""
-    job = metered(4, limit_s=55.0, step_s=0.02)
+    job = metered(4, limit_s=80.0, step_s=0.02)
     job.wait("saved", rank=3, committed=True)
     num_started = len(job.find("SaveStarted"))
     wait_for(lambda: len(job.find("SaveStarted")) > num_started, what="the next save")
@@ -170,9 +170,10 @@ def test_a_rank_that_is_gone_in_a_flush_holds_up_nobody(
         )
     if ill != 0:
         wait_for(lambda: is_free(coordinator), what="the end of the lease", limit_s=5.0)
+    job.finish()
     for rank in others:
         assert job.wait("left", rank=rank)["slowest_s"] < 6.0
-    job.send(ill, signal.SIGKILL)
+    job.kill(ill)
     job.end()
     assert all(job.codes()[rank] == 0 for rank in others)
     assert newest_is_whole(tmp_path / "root", 4, NUM_FLOATS) > 0
@@ -206,9 +207,10 @@ def test_a_state_that_cannot_be_copied_on_one_rank_fails_on_all(
     start: Callable[..., Job], tmp_path: Path
 ) -> None:
     """The word for it is the same on both; nothing of it stays."""
-    job = start(2, limit_s=8.0, cannot_be_saved=[False, True])
+    job = start(2, cannot_be_saved=[False, True])
     for rank in (0, 1):
         assert job.wait("saved", rank=rank)["reason"] == "bad_state"
+    job.finish()
     job.end()
     assert job.codes() == [0, 0]
     assert not Root(tmp_path / "root").step_names()

@@ -148,4 +148,6 @@ class RankSave:
 
 
 def _failed(failure: Failure) -> RankFailed:
-    return RankFailed(f"rank {failure.rank} failed: {failure.why}", reason=failure.reason)
+    who = f"rank {failure.rank} "
+    why = failure.why if failure.why.startswith(who) else f"{who}failed: {failure.why}"
+    return RankFailed(why, reason=failure.reason)

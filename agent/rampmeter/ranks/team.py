@@ -20,6 +20,7 @@ from rampmeter.ranks.liveness import BEAT_S, SILENT_S, Silence, beat_s
 from rampmeter.ranks.member import Member
 from rampmeter.ranks.pace import Pace
 from rampmeter.ranks.rates import RateReader
+from rampmeter.ranks.telling import Teller
 from rampmeter.ranks.words import Event, EventKind, Post, Purpose
 from rampmeter.throttle import Throttle
 
@@ -81,7 +82,7 @@ class Team:
         self._member = Member(rank)
         self._counter = self._member.counter
         self._save: RankSave | None = None
-        self._last_trouble: tuple[EventKind, int] | None = None
+        self._teller = Teller(rank)
         self._has_notice = self._has_told_notice = self._has_heard_notice = False
         self._limit_is_over = False
         self._silence = Silence(self._clock.now())
@@ -241,19 +242,7 @@ class Team:
             self.conductor.heard(event)
         if self._save is not None:
             self._save.stop_if_failed()
-        if event.kind is EventKind.COMMITTED:
-            self._last_trouble = None
-        elif event.kind is EventKind.FAILED:
-            self._tell(event, f"a save fails on all ranks, because of rank {event.rank}: {event.detail}")
-        elif event.kind is EventKind.ABORTED:
-            self._tell(event, f"the ranks did not agree on a call of step(): {event.detail}")
-
-    def _tell(self, event: Event, trouble: str) -> None:
-        """Say it once until they agree again: several ranks may tell the same, and rank 0 goes on trying."""
-        kind = (event.kind, event.rank)
-        if kind != self._last_trouble:
-            self._last_trouble = kind
-            _log.warning(trouble)
+        self._teller.heard(event)
 
     def _post(self, now_s: float) -> None:
         """On each beat, and at once where there is news for rank 0."""
