@@ -23,23 +23,14 @@ class RemoteFlow:
     def steer(self, bytes_per_s: int | None, until_s: float | None, abort_reason: str) -> None:
         """What the writer may do from now on."""
         with self._lock:
-            self._say(
-                replace(self._said, bytes_per_s=bytes_per_s, until_s=until_s, abort_reason=abort_reason)
+            self._said = replace(
+                self._said,
+                word=self._said.word + 1,
+                bytes_per_s=bytes_per_s,
+                until_s=until_s,
+                abort_reason=abort_reason,
             )
-
-    def open(self) -> None:
-        """All ranks hold their snapshots."""
-        with self._lock:
-            self._say(replace(self._said, opened=True))
-
-    def meet(self) -> None:
-        """The bytes of all ranks are durable."""
-        with self._lock:
-            self._say(replace(self._said, met=True))
-
-    def _say(self, steering: Steering) -> None:
-        self._said = replace(steering, word=self._said.word + 1)
-        self._steering.write(self._said)
+            self._steering.write(self._said)
 
     def has_rate(self, now_s: float) -> bool:
         """Whether the writer may write now."""

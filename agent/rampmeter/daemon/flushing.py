@@ -97,7 +97,6 @@ class Flush:
 
     def run(self) -> None:
         order = self._order
-        self._pulse.tell(stage=Stage.HELD)
         writer = dcp.metered_writer(
             self._root.directory(order.record.name),
             throttle=self._throttle,

@@ -28,10 +28,7 @@ class Mode(StrEnum):
 
 
 def chosen(wish: Mode, *, num_tensors: int, obstacle: str | None) -> Mode:
-    """THREAD or PROCESS. An obstacle to a process, where there is one, outweighs the wish.
-
-    In a job of many ranks rank 0 decides for all.
-    """
+    """THREAD or PROCESS. An obstacle to a process, where there is one, outweighs the wish."""
     if obstacle is not None or wish is Mode.THREAD:
         return Mode.THREAD
     if wish is Mode.PROCESS or num_tensors > MOST_IN_A_THREAD:

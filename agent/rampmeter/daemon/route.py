@@ -48,14 +48,15 @@ class ProcessRoute:
         obstacle = self._obstacle(state)
         if obstacle is not None and obstacle not in (_LOST_TWICE, self._told):
             self._told = obstacle
-            _log.warning(
-                "saves are written in a thread of training, not in a process beside it: %s", obstacle
+            level = logging.WARNING if self._wish is Mode.PROCESS else logging.INFO
+            _log.log(
+                level, "saves are written in a thread of training, not in a process beside it: %s", obstacle
             )
         return chosen(self._wish, num_tensors=count, obstacle=obstacle) is Mode.PROCESS
 
     def _obstacle(self, state: Mapping[str, Any]) -> str | None:
         if self._num_ranks > 1:
-            return f"the job has {self._num_ranks} ranks"
+            return f"the job has {self._num_ranks} ranks, which write together"
         if not hasattr(os, "memfd_create") or not sys.executable:
             return "this system has no memory to share, or no interpreter to start"
         if not self._guardian.is_usable:

@@ -20,11 +20,8 @@ class Stage(IntEnum):
     """How far a save is, in this order."""
 
     TAKEN = 1  # the order is read
-    HELD = 2  # the snapshot is in hand: may begin once all ranks' are
-    PLANNED = 3  # what is to be written is known, and it is all finite
-    WRITING = 4  # the first byte is in hand
-    DONE = 5  # all bytes of this rank are durable: goes on once all ranks' are
-    COMMITTING = 6
+    WRITING = 2  # the first byte is in hand
+    COMMITTING = 3  # all bytes are durable
 
 
 NOTHING_YET = FlowCounters(done_bytes=0, throttled_s=0.0, blocked_s=0.0, busy_s=0.0)

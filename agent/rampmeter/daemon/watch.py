@@ -6,7 +6,7 @@ Four limits, each counted only over time in which somebody looked: a trainer tha
 from dataclasses import dataclass
 
 from rampmeter.core.messages import FailReason
-from rampmeter.daemon.tidings import Stage, Tidings
+from rampmeter.daemon.tidings import Tidings
 
 SILENT_S = 10.0
 """Without a beat, which comes each 20 ms whatever the storage does: the process is stopped or hangs."""
@@ -18,8 +18,6 @@ OBEDIENCE_S = 10.0
 """After an abort: a writer stops within one chunk, unless it is stuck in the storage."""
 
 _LONGEST_GAP_S = 1.0
-_AT_WORK = frozenset({Stage.TAKEN, Stage.PLANNED, Stage.WRITING, Stage.COMMITTING})
-"""Stages in which a writer with a rate gets on by itself; in the others it waits for the other ranks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +45,7 @@ class Watch:
         self._silent_s = 0.0 if _beat(tidings) != _beat(self._last) else self._silent_s + gap_s
         if _progress(tidings) != _progress(self._last):
             self._still_s = 0.0
-        elif has_rate and (tidings is None or tidings.stage in _AT_WORK):
+        elif has_rate:
             self._still_s += gap_s
         self._aborted_s = self._aborted_s + gap_s if aborted else 0.0
         self._last = tidings

@@ -14,7 +14,7 @@ from rampmeter.core.errors import LeaseLost
 from rampmeter.ranks.records import TwoRecords
 from rampmeter.throttle import Throttle
 
-_BODY = struct.Struct("<QQqdQQ??32s")  # save, word, rate, until, pid, start, opened, met, abort reason
+_BODY = struct.Struct("<QQqdQQ32s")  # save, word, rate, until, pid, start, abort reason
 _UNTHROTTLED = -1
 _NO_END_S = float("inf")
 _START_TIME_FIELD = 22
@@ -30,8 +30,6 @@ class Steering:
     bytes_per_s    of this rank; None = unthrottled
     until_s        CLOCK_BOOTTIME in seconds; None = no end
     abort_reason   empty = go on
-    opened         all ranks hold their snapshots: the write may begin
-    met            the bytes of all ranks are durable: the commit may begin
     trainer_pid, trainer_start   the process for which the save is made
     """
 
@@ -40,8 +38,6 @@ class Steering:
     bytes_per_s: int | None = 0
     until_s: float | None = None
     abort_reason: str = ""
-    opened: bool = False
-    met: bool = False
     trainer_pid: int
     trainer_start: int
 
@@ -71,8 +67,6 @@ class Cell:
             _NO_END_S if steering.until_s is None else steering.until_s,
             steering.trainer_pid,
             steering.trainer_start,
-            steering.opened,
-            steering.met,
             steering.abort_reason.encode(),
         )
 
@@ -81,15 +75,13 @@ class Cell:
         record = self._records.read()
         if record is None:
             return None
-        number, word, rate, until_s, pid, start, opened, met, reason = record
+        number, word, rate, until_s, pid, start, reason = record
         return Steering(
             number=number,
             word=word,
             bytes_per_s=None if rate == _UNTHROTTLED else rate,
             until_s=None if until_s == _NO_END_S else until_s,
             abort_reason=reason.rstrip(b"\0").decode(),
-            opened=opened,
-            met=met,
             trainer_pid=pid,
             trainer_start=start,
         )

@@ -137,10 +137,33 @@ def _stands(root: Root, written: list[int]) -> bool:
 
 @pytest.mark.parametrize("leaves", ["exit", "exception"])
 def test_no_writer_outlives_a_script_that_ends(trainers: Trainers, leaves: str) -> None:
-    """Without close(), in the middle of a save that waits for a rate: gone within seconds."""
-    _, writer = trainers.start(rate=0, leaves=leaves)
+    """Without close(), in the middle of a slow save whose lease would live for a minute: gone within seconds."""
+    _, writer = trainers.start(rate=64 * 1024, lease_s=60.0, leaves=leaves)
     assert trainers.hears()["what"] == "over"
     wait_for(lambda: not is_running(writer), what="the writer's end", limit_s=GONE_S)
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_trainers_may_be_started_by_any_method(tmp_path: Path, method: str) -> None:
+    """Also as processes that may have no children of multiprocessing's kind."""
+    script = tmp_path / "train.py"
+    script.write_text("""
+import multiprocessing, sys
+def train(root):
+    import torch
+    from rampmeter.daemon.guardian import Guardian
+    from rampmeter.layout import Root
+    from support.hired import CLOCK, Desk
+    Desk(Root(root), Guardian(CLOCK)).begin(1, {"t": torch.ones(5)}).result(60)
+if __name__ == "__main__":
+    process = multiprocessing.get_context(sys.argv[1]).Process(target=train, args=(sys.argv[2],), daemon=True)
+    process.start()
+    process.join()
+    sys.exit(process.exitcode)
+""")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, str(script), method, str(tmp_path / "root")], check=True, env=environment)
+    assert [name.step for name in Root(tmp_path / "root").committed_steps()] == [1]
 
 
 def test_a_script_without_a_guard_trains_once(tmp_path: Path) -> None:

@@ -52,12 +52,6 @@ def test_standing_still_is_a_loss_only_with_a_rate() -> None:
     assert found(1000.0, beating, has_rate=False) is None
 
 
-@pytest.mark.parametrize("stage", [Stage.HELD, Stage.DONE])
-def test_waiting_for_other_ranks_is_no_standstill(stage: Stage) -> None:
-    """Those that are silent are found by others."""
-    assert found(1000.0, lambda turn: replace(beating(turn), stage=stage)) is None
-
-
 def test_a_pause_in_between_starts_no_new_count_and_adds_none() -> None:
     """Time at a rate of 0 does not count."""
     watch = Watch(0.0)

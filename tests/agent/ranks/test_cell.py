@@ -38,7 +38,7 @@ def reader(memory: int, number: int = 5) -> tuple[CellReader, Throttle]:
         MINE,
         replace(MINE, bytes_per_s=None, until_s=None),
         replace(MINE, bytes_per_s=10**15, until_s=12.5, abort_reason="rank_failed", number=2**40),
-        replace(MINE, opened=True, met=True),
+        replace(MINE, word=7),
     ],
 )
 def test_what_was_written_is_read(memory: int, said: Steering) -> None:
