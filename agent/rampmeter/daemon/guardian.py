@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rampmeter.core.clock import Clock
-from rampmeter.core.errors import CommitError
+from rampmeter.core.errors import CommitError, LeaseLost
 from rampmeter.core.messages import FailReason
 from rampmeter.daemon.arena import Arena
 from rampmeter.daemon.flow import RemoteFlow
@@ -78,9 +78,10 @@ class Guardian:
     ) -> None:
         """Have a save made and wait for its end; `order` is asked with its number, when the writer is there.
 
-        `throttle` steers it from here on. Raises CommitError with the reason for which there is no checkpoint.
+        `throttle` steers it from here on. Raises CommitError with the reason for which there is no checkpoint, or
+        LeaseLost if it was aborted before it began.
         """
-        writer = self._ready_writer()
+        writer = self._ready_writer(throttle)
         self._last_number += 1
         flow = RemoteFlow(self._last_number, writer.steering, writer.tidings)
         throttle.lend(flow)
@@ -89,6 +90,11 @@ class Guardian:
             outcome = self._follow(writer, flow, throttle, on_first_byte)
         except WriterLost as error:
             raise self._lost(FailReason.WRITER_LOST, str(error), flow) from error
+        except CommitError:
+            raise
+        except BaseException:
+            self._replace("was left alone with a save")  # it would answer the next order with this one's end
+            raise
         if outcome.reason is not None:
             raise CommitError(outcome.detail, reason=outcome.reason)
 
@@ -122,21 +128,20 @@ class Guardian:
             if trouble is not None:
                 raise self._lost(trouble.reason, trouble.detail, flow)
 
-    def _ready_writer(self) -> HiredWriter:
+    def _ready_writer(self, throttle: Throttle) -> HiredWriter:
         """The writer, once it has started; one that was ended between two saves costs none of them."""
         writer = self._writer
         if writer is not None and not writer.is_alive:
             self._replace("was ended between two saves")
-        self.warm_up()
-        starting = self._starting
-        if starting is not None:
-            starting.join()
-        writer = self._writer
-        if writer is None:
-            raise CommitError(
-                "the process that writes checkpoints did not start", reason=FailReason.WRITER_LOST
-            )
-        return writer
+        while self._writer is None:
+            if not self.is_usable:
+                detail = "the process that writes checkpoints did not start"
+                raise CommitError(detail, reason=FailReason.WRITER_LOST)
+            if throttle.abort_reason is not None:
+                raise LeaseLost(throttle.abort_reason)
+            self.warm_up()
+            self._clock.sleep(LOOK_S)
+        return self._writer
 
     def _lost(self, reason: FailReason, detail: str, flow: RemoteFlow) -> CommitError:
         self._replace(detail)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from rampmeter.core.errors import CommitError
+from rampmeter.core.errors import CommitError, LeaseLost
 from rampmeter.daemon import watch
 from rampmeter.daemon.guardian import Guardian
 from rampmeter.daemon.hired import HiredWriter
@@ -142,12 +142,14 @@ def test_a_rate_counts_as_followed_when_the_writer_obeys_it(desk: Desk, guardian
 
 def test_a_lapsed_lease_pauses_the_writer_too(desk: Desk) -> None:
     """Nobody needs to tell it: the deadline went over with the rate."""
-    throttle = at_rate(4 * MIB, CLOCK.now() + 1.0)
+    throttle = Throttle()
     future = desk.begin(1, LARGE, throttle)
+    wait_for(lambda: desk.first_bytes, what="the first byte in hand")
+    throttle.set_rate(4 * MIB, CLOCK.now() + 1.0)
     CLOCK.sleep(1.2)
     lapsed_bytes = throttle.counters().done_bytes
     CLOCK.sleep(SOON_S)
-    assert throttle.counters().done_bytes == lapsed_bytes <= 4 * MIB
+    assert 0 < throttle.counters().done_bytes == lapsed_bytes <= 4 * MIB
     throttle.set_rate(None)
     future.result(LIMIT_S)
 
@@ -174,6 +176,17 @@ def test_an_abort_stops_it_within_a_chunk(desk: Desk, guardian: Guardian) -> Non
     assert CLOCK.now() - before_s < 2.0
     assert throttle.counters().done_bytes < 8 * MIB
     assert no_checkpoint(desk.root)
+    desk.begin(2, LARGE).result(LIMIT_S)
+    assert guardian.pid == pid
+
+
+def test_signals_that_announce_the_end_are_not_for_the_writer(desk: Desk, guardian: Guardian) -> None:
+    """They reach all processes of a job; the save that follows them is written by this one."""
+    desk.begin(1, LARGE).result(LIMIT_S)
+    pid = guardian.pid
+    assert pid is not None
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+        os.kill(pid, number)
     desk.begin(2, LARGE).result(LIMIT_S)
     assert guardian.pid == pid
 
@@ -349,6 +362,26 @@ def test_after_two_losses_there_is_no_writer_any_more(
     (record,) = caplog.records
     assert "in a thread of training from now on" in record.message
     assert "Cannot allocate memory" in record.message
+    guardian.close()
+
+
+class SlowStart(HiredWriter):
+    """Is not ready for as long as it is asked."""
+
+    def has_started(self, limit_s: float) -> bool:
+        CLOCK.sleep(limit_s)
+        return False
+
+
+def test_an_abort_ends_the_wait_for_a_writer_that_starts(root: Root) -> None:
+    """Starting may take a minute on a slow file system; a save that is given up does not wait for it."""
+    guardian = Guardian(CLOCK, SlowStart)
+    throttle = Throttle()
+    future = Desk(root, guardian).begin(1, LARGE, throttle)
+    throttle.abort("revoked")
+    error = future.exception(2.0)
+    assert isinstance(error, LeaseLost)
+    assert str(error) == "revoked"
     guardian.close()
 
 
