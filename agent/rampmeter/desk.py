@@ -9,20 +9,13 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rampmeter import telling
+from rampmeter.confirming import LOOK_AGAIN_S, Confirming
 from rampmeter.core.clock import Clock
 from rampmeter.core.messages import AnyAnswer, EndReason, Fence, Plan, Request, SlotRequest
 from rampmeter.core.notice import GivenUp, GiveUp
 from rampmeter.core.pacer import Action, Governance, Pacer, PacerState
-from rampmeter.events import (
-    CoordinatorHeard,
-    Event,
-    PlanChanged,
-    RateChanged,
-    SaveEnded,
-    SaveGivenUp,
-    SaveHeldBack,
-    StateChanged,
-)
+from rampmeter.events import CoordinatorHeard, Event, RateChanged, SaveHeldBack, StateChanged
 from rampmeter.figures import Figures
 from rampmeter.flow import Flow
 from rampmeter.joblog import log_given_up, log_held_back, log_plan, log_saved
@@ -37,10 +30,6 @@ _log = logging.getLogger("rampmeter")
 CLAIM_CHECK_S = 15.0
 """TTL / 2: how often a writer that hears no coordinator looks whether a newer attempt has claimed the root."""
 
-_CONFIRM_WITHIN_S = 1.0
-_LOOK_AGAIN_S = 0.02
-"""Between looks whether all ranks follow a new rate: they hear it within a quarter of a second."""
-
 _WITHOUT_LEASE = frozenset({Governance.SAFE_RATE, Governance.UNGOVERNED})
 
 
@@ -50,15 +39,6 @@ class Permit:
 
     fence: Fence | None
     max_streams: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Unconfirmed:
-    """An answer that was applied here, and that not all writers follow yet."""
-
-    seq: int
-    fence_epoch: int
-    answered_s: float
 
 
 Look = Callable[[int | None, Tell], bool]
@@ -91,7 +71,7 @@ class Desk:
         self._held_back: Shortage | None = None
         self._lock = threading.RLock()
         self._flow: Flow | None = None
-        self._unconfirmed: _Unconfirmed | None = None
+        self._confirming = Confirming()
         self._allowed: tuple[int | None, float | None] = (0, None)
         self._last_state = pacer.state
         self._reachable: bool | None = None
@@ -129,7 +109,7 @@ class Desk:
             snapshot_s = self._pacer.snapshot_s
             self._speech.note_report(report, now_s if snapshot_s is None else snapshot_s)
             log_saved(report)
-            self._on_event(_ended_event(report, self._pacer.governance, now_s))
+            self._on_event(telling.save_ended(report, self._pacer.governance, now_s))
             self._pacer.set_own_period(own_period_s(self._speech.figures))
             self._pacer.ended(now_s, committed=report.committed)
             self._flow = None
@@ -218,15 +198,15 @@ class Desk:
             self._carry_rate(now_s)
             self._confirm()
             action = self._pacer.next_action(now_s)
-            return Action.NOTHING if self._is_better_said_later(action, now_s) else action
+            return Action.NOTHING if self._confirming.delays(action, now_s) else action
 
     def wake_in(self) -> float:
         """Seconds until `advance` may have something new; infinity if nothing is coming."""
         with self._lock:
             now_s = self._clock.now()
             wake_s = self._pacer.wake_at(now_s)
-            if self._unconfirmed is not None:
-                wake_s = min(wake_s, now_s + _LOOK_AGAIN_S)
+            if self._confirming.is_open:
+                wake_s = min(wake_s, now_s + LOOK_AGAIN_S)
             if self._writes_without_lease():
                 wake_s = min(wake_s, self._claim_checked_s + CLAIM_CHECK_S)
             return max(0.0, wake_s - now_s)
@@ -246,9 +226,7 @@ class Desk:
         fence = getattr(answer, "fence", None)
         with self._lock:
             now_s = self._clock.now()
-            self._unconfirmed = _Unconfirmed(
-                seq=answer.seq, fence_epoch=fence.epoch if fence else 0, answered_s=now_s
-            )
+            self._confirming.answered(answer.seq, fence.epoch if fence else 0, now_s)
             before = self._pacer.lease_clock.plan
             self._pacer.answered(answer, first_sent_s, now_s)
             self._pacer.said(action, now_s)
@@ -297,17 +275,8 @@ class Desk:
     # -- inside ------------------------------------------------------------------------------------------------
 
     def _confirm(self) -> None:
-        """What was answered counts as applied once all writers follow it: until then the larger rate may be in use."""
-        unconfirmed = self._unconfirmed
-        if unconfirmed is not None and (self._flow is None or self._flow.is_followed):
-            self._unconfirmed = None
-            self._speech.applied(unconfirmed.seq, unconfirmed.fence_epoch)
-
-    def _is_better_said_later(self, action: Action, now_s: float) -> bool:
-        """A renewal may be held for seconds: it should confirm the answer before it, if that is a matter of moments."""
-        unconfirmed = self._unconfirmed
-        is_new = unconfirmed is not None and now_s < unconfirmed.answered_s + _CONFIRM_WITHIN_S
-        return action is Action.RENEW and is_new
+        if self._confirming.is_open and (self._flow is None or self._flow.is_followed):
+            self._speech.applied(*self._confirming.take())
 
     def _writes_without_lease(self) -> bool:
         return self._flow is not None and self._pacer.governance in _WITHOUT_LEASE
@@ -345,14 +314,7 @@ class Desk:
             self._flow.abort(given_up.reason)
         self.ends_unsaved |= given_up.reason is not GiveUp.MAKE_ROOM
         log_given_up(given_up, self._speech.figures.num_bytes)
-        self._on_event(
-            SaveGivenUp(
-                now_s=now_s,
-                reason=given_up.reason,
-                left_s=given_up.left_s,
-                fits_bytes=given_up.fits_bytes,
-            )
-        )
+        self._on_event(telling.save_given_up(given_up, now_s))
 
     def _note_plan(self, before: Plan | None, now_s: float) -> None:
         """A job hears why its interval is another one; nothing where it is not."""
@@ -360,17 +322,7 @@ class Desk:
         if plan is None or (before is not None and before.interval_s == plan.interval_s):
             return
         log_plan(plan, self._speech.settings.interval_max_s)
-        self._on_event(
-            PlanChanged(
-                now_s=now_s,
-                interval_s=plan.interval_s,
-                own_period_s=plan.request_after_s,
-                reason=plan.reason,
-                price_gpu_s_per_byte=plan.price_gpu_s_per_byte,
-                bid_gpu_s_per_byte=plan.bid_gpu_s_per_byte,
-                live_price_gpu_s_per_byte=plan.live_price_gpu_s_per_byte,
-            )
-        )
+        self._on_event(telling.plan_changed(plan, now_s))
 
     def _note_state(self, now_s: float) -> None:
         state = self._pacer.state
@@ -416,17 +368,3 @@ class Desk:
                 "no usable answer from the coordinator (pool %s): %s", self._speech.settings.pool, detail
             )
         self._on_event(CoordinatorHeard(now_s=now_s, reachable=reachable, detail=detail))
-
-
-def _ended_event(report: SaveReport, governance: Governance, now_s: float) -> SaveEnded:
-    return SaveEnded(
-        now_s=now_s,
-        step=report.step,
-        directory=report.directory,
-        num_bytes=report.num_bytes,
-        stall_s=report.stall_s,
-        lead_s=report.lead_s,
-        write_s=report.write_s,
-        governance=governance,
-        reason=report.reason,
-    )

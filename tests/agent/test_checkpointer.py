@@ -211,7 +211,7 @@ def test_a_step_after_the_end_saves_nothing(tmp_path):
     run = Run()
     with rampmeter.Checkpointer(tmp_path) as ckpt:
         signal.raise_signal(signal.SIGUSR1)
-        wait_for(lambda: ckpt._voice.desk.wants_snapshot, what="the right to save")
+        wait_for(lambda: ckpt._taking.voice.desk.wants_snapshot, what="the right to save")
     ckpt.step(1, run.state)
     assert ckpt.last_save is None
 

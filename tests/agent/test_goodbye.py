@@ -66,7 +66,7 @@ def test_a_bad_tier_is_named_at_the_start(tmp_path):
 def test_what_checkpoints_are_for_comes_from_the_call(tmp_path):
     """The registration tells it on."""
     with rampmeter.Checkpointer(tmp_path, survives="site") as ckpt:
-        assert ckpt._voice.speech.settings.survives is Survives.SITE
+        assert ckpt._taking.voice.speech.settings.survives is Survives.SITE
 
 
 def test_a_restart_is_measured_as_it_happens(tmp_path):
@@ -84,8 +84,8 @@ def test_a_restart_is_measured_as_it_happens(tmp_path):
             restored = ckpt.restore(again.state, step=wanted)
             again.train_one()
             ckpt.step(restored + 1, again.state)
-            took_s = ckpt._clock.now() - ckpt._voice.desk._pacer.started_s
-            beat, _ = ckpt._voice.desk.word(Action.HEARTBEAT)
+            took_s = ckpt._clock.now() - ckpt._taking.voice.desk._pacer.started_s
+            beat, _ = ckpt._taking.voice.desk.word(Action.HEARTBEAT)
         assert (beat.restored_step, beat.rolled_back) == (wanted or newest, rolled_back)
         assert min(beat.load_s, beat.warm_up_s) > 0.0
         assert beat.load_s + beat.warm_up_s <= took_s
@@ -119,4 +119,4 @@ def test_a_job_alone_chooses_its_period_by_what_flushes_cost_it(tmp_path):
     figures = Figures()
     figures.stall_s, figures.write_s, figures.at_work_s, figures.eps = 0.0, 60.0, 50.0, 0.1
     with rampmeter.Checkpointer(tmp_path, mtbf_s=1e6) as ckpt:
-        assert ckpt._voice._own_period(figures) == pytest.approx(1e7**0.5)
+        assert ckpt._taking.voice._own_period(figures) == pytest.approx(1e7**0.5)

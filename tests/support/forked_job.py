@@ -63,7 +63,9 @@ class Job:
     def kill(self, *ranks: int) -> None:
         """Whatever of it still runs, or of these ranks."""
         for said in self.find("started"):
-            if said["rank"] in (ranks or range(len(self.told))) and not self.find("exited", rank=said["rank"]):
+            if said["rank"] in (ranks or range(len(self.told))) and not self.find(
+                "exited", rank=said["rank"]
+            ):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(said["pid"], signal.SIGKILL)
 

@@ -192,12 +192,23 @@ class Rank:
             if len(self.saves) > num_allowed and conductor.total_bytes is not None:
                 num_allowed = len(self.saves)
                 conductor.set_rate(rate, clock.now() + self.job.get("lease_s", 30.0))
+                self.change_rates(conductor, rate)
             time.sleep(0.02)
         while any(thread.is_alive() for thread in self.saves):
             time.sleep(0.1)
         while not team.stopped and not self.job.get("goes_on"):
             team.propose(Purpose.STOP)
             time.sleep(0.02)
+
+    def change_rates(self, conductor, rate):
+        """Lower and raise it again and again, and tell how long it takes until all ranks follow."""
+        clock = SystemClock()
+        for turn in range(self.job.get("num_changes", 0)):
+            begun_s = clock.now()
+            version = conductor.set_rate(rate // (2 + turn % 2), begun_s + 30.0)
+            while not conductor.have_applied(version) and clock.now() < begun_s + 5.0:
+                time.sleep(0.005)
+            self.tell("followed", seconds=clock.now() - begun_s, saves=len(self.saves))
 
 
 def run_job(job):

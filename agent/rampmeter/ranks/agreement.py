@@ -146,7 +146,9 @@ class Proposer:
         self._verdict: Event | None = None
         self._answers: dict[int, Answer] = {}
         self._behind: set[int] = set()  # ranks of which nothing of it is to come
-        self._num_calls_behind = 0  # so far others were ahead of rank 0 when a proposal came too late for them
+        self._num_calls_behind = (
+            0  # so far others were ahead of rank 0 when a proposal came too late for them
+        )
 
     @property
     def is_open(self) -> bool:

@@ -46,7 +46,8 @@ class Conductor:
         self._lead = Lead(num_ranks, counter, clock.now())
         self._proposed: Event | None = None
         self._rate: tuple[int, int | None, float | None] = (0, 0, None)  # version, bytes per second, until
-        self._said: tuple[int, int, int | None] | None = None
+        self._max_streams: int | None = None
+        self._said: tuple[int, int, int | None, int] | None = None
         self._said_s = self._gathered_s = _LONG_AGO_S
         self._num_news = 0
         self._beat = 0
@@ -88,9 +89,10 @@ class Conductor:
 
     # -- for the team's thread, under its lock -----------------------------------------------------------------
 
-    def begins(self) -> None:
-        """Rank 0 begins a save; nobody writes before that has a rate of its own."""
+    def begins(self, max_streams: int | None) -> None:
+        """Rank 0 begins a save of at most so many writers; nobody writes before it has a rate of its own."""
         self._rate = (self._rate[0] + 1, 0, None)
+        self._max_streams = None if max_streams is None or max_streams >= self._num_ranks else max_streams
 
     def heard(self, event: Event) -> None:
         """Read an event of the log."""
@@ -151,7 +153,9 @@ class Conductor:
             gathering = self._lead.gathering
             number = 0 if gathering is None else gathering.number
             total_bytes = None if gathering is None else gathering.total_bytes
-        content = (number, version, total_bytes)
+            max_streams = self._max_streams
+            turn = 0 if gathering is None or max_streams is None else gathering.turn(max_streams)
+        content = (number, version, total_bytes, turn)
         if content == self._said and now_s < self._said_s + BEAT_S:
             return
         self._said, self._said_s = content, now_s
@@ -163,5 +167,7 @@ class Conductor:
             bytes_per_s=bytes_per_s,
             left_s=None if until_s is None else max(0.0, until_s - self._clock.now()),
             total_bytes=total_bytes,
+            max_streams=max_streams,
+            turn=turn,
         )
         self._bulletin.say(word)

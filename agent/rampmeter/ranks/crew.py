@@ -21,6 +21,10 @@ from rampmeter.ranks.words import Purpose
 from rampmeter.throttle import Throttle
 from rampmeter.together import Joined, Rank, Together
 
+REPLACED = "replaced"
+PREEMPTED = "preempted"
+"""Why all ranks leave their training loop."""
+
 _ANY = 0
 
 
@@ -54,21 +58,23 @@ class SaveWord:
 class Crew:
     """One per rank. The methods are for the training thread; hooks are called from the team's."""
 
-    def __init__(self, opened: Opened, *, clock: Clock, hooks: Hooks) -> None:
+    def __init__(self, opened: Opened, *, clock: Clock) -> None:
         self.stopped_for: str | None = None
         """Why all ranks leave their loop; None while they do not."""
+        self._opened = opened
         self._group = opened.group
+        self._clock = clock
         self.rank = Rank(number=opened.rank, num_ranks=opened.num_ranks, group=lambda: self._group.group)
+
+    def start(self, hooks: Hooks) -> None:
+        """Start to keep in touch with the others."""
         self._team = Team(
-            Bulletin(opened.store, opened.rank),
-            rank=opened.rank,
-            num_ranks=opened.num_ranks,
-            clock=clock,
+            Bulletin(self._opened.store, self.rank.number),
+            rank=self.rank.number,
+            num_ranks=self.rank.num_ranks,
+            clock=self._clock,
             hooks=hooks,
         )
-
-    def start(self) -> None:
-        """Start to keep in touch with the others."""
         self._team.start()
 
     def leave(self) -> None:
@@ -119,14 +125,16 @@ class Crew:
     def together(self, agreed: Agreed, step: int, throttle: Throttle, flow: JobFlow | None) -> Together:
         """How this rank takes part in the agreed save of `step`; `flow` on rank 0."""
 
+        word = SaveWord.parse(agreed.detail)
+
         def join() -> Joined:
-            save = self._team.begin_save(agreed, step, throttle)
+            save = self._team.begin_save(agreed, step, throttle, max_streams=word.max_streams)
             if flow is not None:
                 flow.joined(save)
             return save
 
         return Together(
-            name=SaveWord.parse(agreed.detail).name(step),
+            name=word.name(step),
             join=join,
             cannot=partial(self._team.cannot_save, agreed),
             flow=throttle.counters if flow is None else flow.counters,

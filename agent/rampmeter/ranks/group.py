@@ -22,8 +22,8 @@ T = TypeVar("T")
 class FlushGroup:
     """One per rank. Made and replaced on the training thread of all ranks together."""
 
-    def __init__(self, limit_s: float = COLLECTIVE_LIMIT_S) -> None:
-        self._limit = timedelta(seconds=limit_s)
+    def __init__(self, limit_s: float | None = None) -> None:
+        self._limit = timedelta(seconds=COLLECTIVE_LIMIT_S if limit_s is None else limit_s)
         self._group = self._new()
 
     @property

@@ -116,6 +116,11 @@ class Gathering:
             return None
         return sum(share.planned_bytes or 0 for share in self._shares.values())
 
+    def turn(self, max_streams: int) -> int:
+        """Ranks below this number may write: the first so many of those whose bytes are not durable."""
+        writing = [rank for rank in range(self._num_ranks) if self._stage(rank) not in _DURABLE]
+        return writing[max_streams - 1] + 1 if len(writing) > max_streams else self._num_ranks
+
     def have_applied(self, version: int) -> bool:
         """Whether the writers of all ranks follow this version of the rate, or a newer one, or write no more.
 

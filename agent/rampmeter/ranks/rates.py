@@ -1,9 +1,11 @@
 """What one rank may write of what the job may write: its share of the rate, until a time on its own machine's clock.
 
-Rank i holds b_i / b of the rate, so that all shards are finished together; before all b_i are known nobody writes. The
-clocks of two machines do not compare, so rank 0 says how long a rate is still valid, and each reader counts from before
-that was worked out: from when it began a look that found a word at least two older, for rank 0 makes a word only after
-the one before it is in the store. Whoever was held up on the way writes shorter, never longer.
+Rank i holds b_i / b of the rate, so that all shards are finished together; before all b_i are known nobody writes.
+Where a lease allows fewer writers than there are ranks they take turns, each with an equal part of the rate.
+
+The clocks of two machines do not compare, so rank 0 says how long a rate is still valid, and each reader counts from
+before that was worked out: from when it began a look that found a word at least two older, for rank 0 makes a word only
+after the one before it is in the store. Whoever was held up on the way writes shorter, never longer.
 """
 
 from collections import deque
@@ -24,7 +26,8 @@ class RankRate:
 class RateReader:
     """One per rank: turns the words of rank 0 into rates of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
         self._looks: deque[tuple[int, float]] = (
             deque()
         )  # (beat found, when the look began), of each beat the last
@@ -37,7 +40,10 @@ class RateReader:
         if said_after_s is None:
             return None
         until_s = None if word.left_s is None else said_after_s + word.left_s
-        rate = rank_rate(word.bytes_per_s, planned_bytes, word.total_bytes)
+        if word.max_streams is None:
+            rate = rank_rate(word.bytes_per_s, planned_bytes, word.total_bytes)
+        else:
+            rate = stream_rate(word.bytes_per_s, word.max_streams) if self._rank < word.turn else 0
         return RankRate(version=word.version, bytes_per_s=rate, until_s=until_s)
 
     def _look(self, beat: int, began_s: float) -> float | None:
@@ -56,3 +62,8 @@ def rank_rate(bytes_per_s: int | None, planned_bytes: int, total_bytes: int) -> 
     if bytes_per_s is None:
         return None
     return bytes_per_s * planned_bytes // total_bytes if total_bytes > 0 else 0
+
+
+def stream_rate(bytes_per_s: int | None, max_streams: int) -> int | None:
+    """What one of so many writers may write, whatever its bytes: whoever comes next gets what was its predecessor's."""
+    return None if bytes_per_s is None else bytes_per_s // max_streams

@@ -86,7 +86,7 @@ class Team:
         self._has_notice = self._has_told_notice = self._has_heard_notice = False
         self._limit_is_over = False
         self._silence = Silence(self._clock.now())
-        self._rates = RateReader()
+        self._rates = RateReader(rank)
         self._pace_of_calls = Pace(self._clock.now())
         self._round_s = self._posted_s = self._looked_s = self._clock.now()
         self._beat = 0
@@ -139,14 +139,19 @@ class Team:
         self._wake.set()
         return agreed
 
-    def begin_save(self, agreed: Agreed, step: int, throttle: Throttle) -> RankSave:
-        """This rank holds its snapshot of `step` for the agreed save; `throttle` is new and holds its writer."""
+    def begin_save(
+        self, agreed: Agreed, step: int, throttle: Throttle, *, max_streams: int | None = None
+    ) -> RankSave:
+        """This rank holds its snapshot of `step` for the agreed save; `throttle` is new and holds its writer.
+
+        Rank 0's `max_streams` counts: how many ranks may write at once, None = all.
+        """
         with self._changed:
             attendance = self._member.begin(agreed, step)
             save = RankSave(self._member, attendance, throttle, changed=self._changed, hurry=self._wake.set)
             self._save = save
             if self.conductor is not None:
-                self.conductor.begins()
+                self.conductor.begins(max_streams)
             if self.lost is not None:
                 self._member.lost(self.lost)
             save.stop_if_failed()

@@ -135,6 +135,8 @@ class Word:
     bytes_per_s   for the whole job; absent = unthrottled
     left_s        how long that is valid, counted from when the word was said; absent = no end
     total_bytes   what all ranks are going to write in the save `number`; absent = not all have said so
+    max_streams   so many ranks may write at once, each its part of the rate; absent = all, by their bytes
+    turn          with it: only ranks below this number may write now
     """
 
     beat: Count
@@ -143,3 +145,5 @@ class Word:
     bytes_per_s: MaybeRate = None
     left_s: MaybeSeconds = None
     total_bytes: MaybeBytes = None
+    max_streams: MaybeCount = None
+    turn: Count = 0

@@ -56,6 +56,15 @@ def test_nobody_writes_after_the_lease(start: Callable[..., Job]) -> None:
     assert 0 < ended["done_bytes"] <= 6 * MB
 
 
+def test_a_new_rate_reaches_all_ranks_within_a_second(start: Callable[..., Job]) -> None:
+    """Nine changes while four ranks write; each rank looks every quarter of a second."""
+    job = start(4, num_bytes=[60 * MB] * 4, rate=20 * MB, num_changes=9, goes_on=True, num_calls=800)
+    job.wait("left", rank=3)
+    took_s = sorted(said["seconds"] for said in job.find("followed"))
+    assert len(took_s) == 9
+    assert took_s[4] < 1.0
+
+
 @pytest.mark.parametrize("phase", ["started", "agreed", "writing"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_rank_that_is_gone_is_noticed(

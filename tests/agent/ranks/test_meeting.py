@@ -142,3 +142,16 @@ def test_after_all_have_met_nobody_fails_it_here() -> None:
     mine.heard(event(EventKind.MET))
     mine.heard(event(EventKind.FAILED, 3, "late"))
     assert mine.failure is None
+
+
+def test_the_turn_goes_to_the_next_rank_when_one_has_written() -> None:
+    """Two at once: ranks 0 and 1; whoever is through makes room for the next, in order; at the end all may."""
+    save = Save(4)
+    assert save.gathering.turn(2) == 2
+    for rank in range(4):
+        save.post(rank, Stage.READY, planned_bytes=10)
+    turns = []
+    for rank in (1, 0, 3, 2):
+        save.post(rank, Stage.DONE, planned_bytes=10)
+        turns.append(save.gathering.turn(2))
+    assert turns == [3, 4, 4, 4]

@@ -1,5 +1,7 @@
 """Shares of a rate, and ends of it on clocks that do not compare."""
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,9 +22,19 @@ def word(beat: int, *, left_s: float | None = 10.0, total_bytes: int | None = 10
     return Word(beat=beat, number=number, version=3, bytes_per_s=50, left_s=left_s, total_bytes=total_bytes)
 
 
+def test_ranks_take_turns_where_fewer_may_write() -> None:
+    """Of four ranks two at once, by their numbers, each with half of the rate, whatever it has to write."""
+    for rank, turn, rate in [(0, 2, 25), (1, 2, 25), (2, 2, 0), (3, 2, 0), (2, 3, 25), (3, 3, 0), (3, 4, 25)]:
+        reader = RateReader(rank)
+        reader.read(word(1), 1.0, number=1, planned_bytes=40)
+        told = replace(word(3, left_s=None), max_streams=2, turn=turn)
+        expected = RankRate(version=3, bytes_per_s=rate, until_s=None)
+        assert reader.read(told, 2.0, number=1, planned_bytes=40) == expected
+
+
 def test_a_rate_counts_from_before_it_was_said() -> None:
     """From the last look that found a word at least two older; before there is one, nothing is allowed."""
-    reader = RateReader()
+    reader = RateReader(0)
     reads = [(1, 100.0), (1, 100.25), (2, 100.5), (3, 100.75), (4, 101.0), (4, 101.25)]
     ends = []
     for beat, began_s in reads:
@@ -33,7 +45,7 @@ def test_a_rate_counts_from_before_it_was_said() -> None:
 
 def test_no_rate_of_another_save_or_before_all_bytes_are_known() -> None:
     """The word must be of this save and must know what all write, and so must this rank."""
-    reader = RateReader()
+    reader = RateReader(0)
     reader.read(word(1), 1.0, number=1, planned_bytes=40)
     assert reader.read(word(3), 2.0, number=2, planned_bytes=40) is None
     assert reader.read(word(4), 3.0, number=1, planned_bytes=None) is None
@@ -54,7 +66,7 @@ def test_nobody_writes_longer_than_rank_0_may(
 
     Each turn: rank 0 works a word out, it reaches the store later, somebody looks, and the answer arrives later still.
     """
-    reader = RateReader()
+    reader = RateReader(0)
     now_s, lease_ends_s = 1000.0, 1030.0
     in_store = word(0, left_s=30.0)
     for beat, (on_its_way_s, pause_s, asking_s, answering_s) in enumerate(held_up, start=1):
