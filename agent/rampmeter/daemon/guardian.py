@@ -155,8 +155,7 @@ class Guardian:
         with self._lock:
             writer, self._writer = self._writer, None
         if writer is not None:
-            writer.kill()
-            atexit.unregister(writer.kill)
+            _end(writer, limit_s=0.0)
         self._count_loss(detail)
 
     def _count_loss(self, detail: str) -> None:
@@ -209,6 +208,6 @@ class Guardian:
         return writer
 
 
-def _end(writer: HiredWriter) -> None:
-    writer.end(END_LIMIT_S)
+def _end(writer: HiredWriter, limit_s: float = END_LIMIT_S) -> None:
+    writer.end(limit_s)
     atexit.unregister(writer.kill)

@@ -3,7 +3,6 @@
 import logging
 import os
 import signal
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from rampmeter.manifest import read_manifest
 from rampmeter.restore import restore
 from rampmeter.throttle import Throttle
 from support.hired import CLOCK, GATE, Desk, HeldBeforeCommit
-from support.processes import is_running, num_descriptors, rss_bytes
+from support.processes import is_running, rss_bytes
 from support.small_disk import may_mount, small_disk
 from support.waiting import wait_for
 
@@ -323,19 +322,38 @@ def test_a_writer_that_hangs_in_the_storage_is_ended(
 def test_nothing_grows_from_save_to_save(desk: Desk, guardian: Guardian) -> None:
     """Thirty saves cost no memory, no thread and no descriptor more than the first few, on either side."""
     state = {f"t{i}": torch.ones(MIB // 8) for i in range(16)}
-    used = []
     for step in range(30):
         desk.begin(step, state).result(LIMIT_S)
-        assert guardian.pid is not None
-        wait_for(lambda: threading.active_count() < 20, what="its thread to end")
-        writer_files = len(list(Path(f"/proc/{guardian.pid}/fd").iterdir()))
-        writer_threads = len(list(Path(f"/proc/{guardian.pid}/task").iterdir()))
-        used.append(
-            (rss_bytes(os.getpid()), rss_bytes(guardian.pid), num_descriptors(), writer_files, writer_threads)
-        )
-    for before, after in zip(used[5][:2], used[-1][:2], strict=True):
-        assert after <= before + 4 * MIB
-    assert used[-1][2:] == used[5][2:]
+        if step == 5:
+            early_bytes, early_held = _memory_of(guardian), _held_by(guardian)
+    for before_bytes, after_bytes in zip(early_bytes, _memory_of(guardian), strict=True):
+        assert after_bytes <= before_bytes + 4 * MIB
+    wait_for(  # a thread that has ended stands in /proc for a moment
+        lambda: all(now <= early for now, early in zip(_held_by(guardian), early_held, strict=True)),
+        what="the last threads to be gone",
+        limit_s=5.0,
+    )
+
+
+def _memory_of(guardian: Guardian) -> list[int]:
+    assert guardian.pid is not None
+    return [rss_bytes(os.getpid()), rss_bytes(guardian.pid)]
+
+
+def _held_by(guardian: Guardian) -> list[int]:
+    """Descriptors and threads of both processes."""
+    held = [f"/proc/{pid}/{what}" for pid in ("self", guardian.pid) for what in ("fd", "task")]
+    return [len(list(Path(path).iterdir())) for path in held]
+
+
+def test_a_state_that_grows_is_written_whole(desk: Desk) -> None:
+    """The writer is handed the larger memory, and lets go of the other."""
+    desk.begin(1, {"t": torch.ones(10)}).result(LIMIT_S)
+    large = torch.arange(100_000)
+    desk.begin(2, {"t": large}).result(LIMIT_S)
+    state = {"t": torch.zeros_like(large)}
+    restore(desk.root, state)
+    assert torch.equal(state["t"], large)
 
 
 # -- lives of guardians ----------------------------------------------------------------------------------------
