@@ -131,10 +131,19 @@ class Saver:
         return self._clock.now() - before_s
 
     def _stage(self, state: Mapping[str, Any]) -> None:
-        if self._route.is_for(state):
+        if self._goes_beside(state):
             self._route.stage(state)
         else:
             self._stager.stage(dict(state))
+
+    def _goes_beside(self, state: Mapping[str, Any]) -> bool:
+        """Whether a process beside training writes this snapshot. The buffers of the other way are given back."""
+        goes = self._route.is_for(state)
+        if not goes:
+            self._route.give_back()
+        elif self._stager.last_stage_s > 0.0:
+            self._stager = dcp.ReusedStager(self._clock)
+        return goes
 
     def begin(
         self,
@@ -223,7 +232,7 @@ class Saver:
             torch_version=torch.__version__,
         )
         content = snapshot(parts, step=save.name.step, rank=self._rank.number)
-        if self._route.is_for(content):
+        if self._goes_beside(content):
             return self._start_beside(save, record, content)
         writer = dcp.metered_writer(
             self._root.directory(save.name),

@@ -115,7 +115,11 @@ class ProcessRoute:
         else:
             on_committed()
 
+    def give_back(self) -> None:
+        """The memory, until the next staging."""
+        self._arena.close()
+
     def close(self) -> None:
         """End the writer, and give the memory back. A save in flight is to be aborted before."""
         self._guardian.close()
-        self._arena.close()
+        self.give_back()

@@ -79,20 +79,22 @@ def test_the_life_of_a_saver(
     assert names == {str(name) for name in root.committed_steps()}
     assert [name.step for name in root.committed_steps()] == [6, 4, 1]
     assert read_manifest(root.directory(root.committed_steps()[0])).parent == str(root.committed_steps()[1])
-    assert saver._route._guardian.pid is None
+    assert (saver._route._guardian.pid, saver._route._arena.descriptor) == (None, None)
     assert len(in_a_thread(caplog)) == 1
     assert restore(root, run.state).step == 6  # type: ignore[union-attr]
 
 
 def test_auto_counts_tensors(make_saver: Any, save: Any) -> None:
-    """Few go by a thread, and no process is started for them; many go by a process."""
+    """Few go by a thread, and no process is started for them; many go by a process. One of both holds buffers."""
     saver = make_saver()
     few = dict(list(MANY.items())[:MOST_IN_A_THREAD])
     saver.warm_up(few)
     assert save(saver, 1, few).committed
     guardian = saver._route._guardian
     assert (guardian.pid, guardian._starting) == (None, None)
+    assert (saver._stager.last_stage_s > 0.0, saver._route._arena.descriptor) == (True, None)
     assert save(saver, 2, MANY).committed
+    assert (saver._stager.last_stage_s, saver._route._arena.descriptor is None) == (0.0, False)
     writer = writer_of(saver)
     throttle = Throttle()
     future = saver.begin(3, MANY, throttle)
