@@ -155,20 +155,20 @@ def test_a_lapsed_lease_pauses_the_writer_too(desk: Desk) -> None:
 
 def test_values_that_are_not_finite_cost_no_byte(desk: Desk, guardian: Guardian) -> None:
     """The writer looks at them while it plans, and goes on living."""
-    pid = guardian.pid
     throttle = Throttle()  # no rate is needed for that
     assert failed(desk.begin(1, {"t": torch.tensor([1.0, float("nan")])}, throttle)) == "not_finite"
     assert (throttle.counters().done_bytes, desk.first_bytes) == (0, [])
+    pid = guardian.pid
     assert desk.begin(2, {"t": torch.tensor(float("inf"))}, check_finite=False).result(LIMIT_S)
     assert guardian.pid == pid
 
 
 def test_an_abort_stops_it_within_a_chunk(desk: Desk, guardian: Guardian) -> None:
     """With the reason that was given, and the same writer makes the next save."""
-    pid = guardian.pid
     throttle = at_rate(4 * MIB)
     future = desk.begin(1, LARGE, throttle)
     wait_for(lambda: throttle.counters().done_bytes >= MIB, what="some bytes")
+    pid = guardian.pid
     throttle.abort("revoked")
     before_s = CLOCK.now()
     assert failed(future) == "revoked"
@@ -366,11 +366,8 @@ class NoWriter:
         raise OSError(12, "Cannot allocate memory")
 
 
-def test_after_two_losses_there_is_no_writer_any_more(
-    root: Root, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_after_two_losses_there_is_no_writer_any_more(root: Root, caplog: pytest.LogCaptureFixture) -> None:
     """One warning says so, with the reason."""
-    monkeypatch.setattr("rampmeter.daemon.guardian._MOST_LOSSES", 2)
     guardian = Guardian(CLOCK, NoWriter)  # type: ignore[arg-type]
     with caplog.at_level(logging.WARNING, logger="rampmeter"):
         guardian.warm_up()
