@@ -19,6 +19,7 @@ from rampmeter.config import job_settings
 from rampmeter.core.clock import Clock, SystemClock
 from rampmeter.core.errors import ConfigError, LeaseLost, RestoreError
 from rampmeter.core.messages import EndReason, Survives
+from rampmeter.daemon.mode import Mode
 from rampmeter.events import Event, Restored
 from rampmeter.janitor import Janitor
 from rampmeter.layout import Claim, Root, StepName
@@ -65,6 +66,8 @@ class Checkpointer:
     keep, keep_days, milestone_steps   what stays: the newest few, the last one of each of so many days, and the first
                              one at or after each multiple of so many steps
     writer_class             a FileSystemWriter class to write through, for storage that is not a mounted directory
+    mode                     who writes: `thread` of training, `process` beside it, or `auto`: a process where the state
+                             has more than 200 tensors, which in a thread would slow training
     config, code_commit      recorded in the manifest; the commit also from RAMPMETER_CODE_COMMIT, the container's
                              digest from RAMPMETER_CONTAINER_DIGEST
     on_event                 called with `rampmeter.events` values, from the agent's threads
@@ -91,6 +94,7 @@ class Checkpointer:
         notice_s: float | None = None,
         survives: str = Survives.NODE,
         writer_class: type | None = None,
+        mode: str = Mode.AUTO,
         config: Mapping[str, Any] | None = None,
         code_commit: str | None = None,
         check_finite: bool = True,
@@ -124,6 +128,7 @@ class Checkpointer:
             "code_commit": code_commit,
             "check_finite": check_finite,
             "writer_class": writer_class,
+            "mode": Mode.of(mode),
             "clock": self._clock,
         }
         self._signals = NoticeSignals(self._on_notice)

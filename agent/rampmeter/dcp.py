@@ -5,6 +5,7 @@ Digests ride on the WriteResults that DCP gathers anyway; the commit happens in 
 reaches all ranks. This module decides nothing about leases, commits or restore order, and runs no collective itself.
 """
 
+import io
 import os
 import warnings
 from collections.abc import Callable, Sequence
@@ -45,6 +46,7 @@ from rampmeter.core.clock import Clock
 from rampmeter.core.errors import CommitError, LeaseLost, RankFailed
 from rampmeter.core.messages import FailReason
 from rampmeter.course import Course
+from rampmeter.daemon.parcel import Sealed
 from rampmeter.finite import check_finite
 from rampmeter.flushthread import in_thread_of_its_own
 from rampmeter.hashing import HashedFile
@@ -76,6 +78,7 @@ __all__ = [
     "local_part",
     "metered",
     "metered_writer",
+    "save_here",
     "set_model_state_dict",
     "set_optimizer_state_dict",
     "start_save",
@@ -289,6 +292,11 @@ class CheckedSavePlanner(DefaultSavePlanner):
                 self.unchecked.append(item.index.fqn)
         return plan
 
+    def transform_object(self, write_item: WriteItem, object: Any) -> Any:  # noqa: A002 - as it is called by torch
+        if isinstance(object, Sealed):
+            return io.BytesIO(object.content)
+        return super().transform_object(write_item, object)
+
     def _marked(self, item: WriteItem) -> WriteItem:
         path = cast("dict[str, tuple[Any, ...]]", self.mappings).get(item.index.fqn)
         if item.type != WriteItemType.BYTE_IO and path not in self._lead:
@@ -403,6 +411,13 @@ def start_save(
         no_dist=single_process,
     )
     return in_thread_of_its_own(flush)
+
+
+def save_here(
+    state_dict: dict[str, Any], *, writer: FileSystemWriter, planner: SavePlanner, single_process: bool
+) -> None:
+    """Write what is staged already, in the calling thread; fails with `cause_of` inside."""
+    save(state_dict, storage_writer=writer, planner=planner, no_dist=single_process)
 
 
 def cause_of(error: BaseException) -> BaseException:

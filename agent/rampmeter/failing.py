@@ -28,6 +28,7 @@ _MEANINGS = {
     FailReason.ENOTCONN: "the mount has lost its server: mount it again",
     FailReason.ETIMEDOUT: "the storage does not answer: look at its server and the network",
     FailReason.ENOMEM: "the host has too little memory for a second copy of the state",
+    FailReason.WRITER_LOST: "was it ended for lack of memory? look at the kernel's log (dmesg)",
     FailReason.EMFILE: "too many files are open: raise `ulimit -n`, or close some",
 }
 

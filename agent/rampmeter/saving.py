@@ -16,17 +16,21 @@ from typing import Any
 import torch
 
 from rampmeter import dcp
-from rampmeter.commit import FlushRecord, SaveRecord, WrittenFile, commit
+from rampmeter.commit import SaveRecord, WrittenFile, commit
 from rampmeter.completeness import Completeness
 from rampmeter.core.clock import Clock, SystemClock
 from rampmeter.core.errors import LeaseLost
 from rampmeter.core.messages import FailReason, Fence
 from rampmeter.course import Alone, Course
+from rampmeter.daemon.mode import Mode
+from rampmeter.daemon.parcel import Order
+from rampmeter.daemon.route import ProcessRoute
 from rampmeter.failing import meaning, reason_of
 from rampmeter.files import remove_tree
+from rampmeter.flushed import flush_record
 from rampmeter.flushthread import wait_while_it_moves
 from rampmeter.layout import Claim, Root, StepName
-from rampmeter.manifest import Extras, LeaseRecord, Manifest, Timings
+from rampmeter.manifest import Extras, Manifest, read_manifest
 from rampmeter.provenance import Provenance
 from rampmeter.report import SaveReport
 from rampmeter.state import State, has_data_position, resolve, snapshot
@@ -86,6 +90,7 @@ class Saver:
         code_commit: str | None = None,
         check_finite: bool = True,
         writer_class: type | None = None,
+        mode: Mode = Mode.AUTO,
         clock: Clock | None = None,
     ) -> None:
         self.claim = claim
@@ -100,6 +105,9 @@ class Saver:
         self._writer_class = writer_class
         self._clock = clock or SystemClock()
         self._stager = dcp.ReusedStager(self._clock)
+        self._route = ProcessRoute(
+            mode, writer_class=writer_class, num_ranks=self._rank.num_ranks, clock=self._clock
+        )
         self._current: _Save | None = None
         self._leftovers: set[StepName] = set()
         """Directories of failed saves that could not be removed yet: the storage was in trouble."""
@@ -116,7 +124,7 @@ class Saver:
     @property
     def has_buffers(self) -> bool:
         """Whether the memory for the copy of the state has been taken."""
-        return self._stager.last_stage_s > 0.0
+        return self._stager.last_stage_s > 0.0 or self._route.last_stage_s > 0.0
 
     def warm_up(self, state: State) -> float:
         """Stage twice and throw it away; the seconds of the second time: the stall that a save will cause.
@@ -126,8 +134,23 @@ class Saver:
         parts = self._parts_of(state)
         for _ in range(2):
             before_s = self._clock.now()
-            self._stager.stage(self._snapshot(parts, step=0))
+            self._stage(self._snapshot(parts, step=0))
         return self._clock.now() - before_s
+
+    def _stage(self, state: Mapping[str, Any]) -> None:
+        if self._goes_beside(state):
+            self._route.stage(state)
+        else:
+            self._stager.stage(dict(state))
+
+    def _goes_beside(self, state: Mapping[str, Any]) -> bool:
+        """Whether a process beside training writes this snapshot. The buffers of the other way are given back."""
+        goes = self._route.is_for(state)
+        if not goes:
+            self._route.give_back()
+        elif self._stager.last_stage_s > 0.0:
+            self._stager = dcp.ReusedStager(self._clock)
+        return goes
 
     def begin(
         self,
@@ -200,6 +223,7 @@ class Saver:
                 save.throttle.abort("closing")
                 wait_while_it_moves(save.result, pulse, _ABORT_LIMIT_S, hung_s=_HUNG_ABORT_S)
         self._stager.close()
+        self._route.close()
         return finished
 
     def _pulse(self, save: _Save) -> FlowCounters:
@@ -220,6 +244,9 @@ class Saver:
             provenance=self._provenance,
             torch_version=torch.__version__,
         )
+        content = self._snapshot(parts, save.name.step)
+        if self._goes_beside(content):
+            return self._start_beside(save, record, content)
         writer = dcp.metered_writer(
             self._root.directory(save.name),
             throttle=save.throttle,
@@ -230,7 +257,7 @@ class Saver:
             max_streams=save.max_streams,
         )
         upload = dcp.start_save(
-            self._snapshot(parts, step=save.name.step),
+            content,
             writer=writer,
             planner=dcp.CheckedSavePlanner(
                 check=self._check_finite,
@@ -245,6 +272,36 @@ class Saver:
 
     def _snapshot(self, parts: State, step: int) -> dict[str, Any]:
         return snapshot(parts, step=step, rank=self._rank.number, world_size=self._rank.num_ranks)
+
+    def _start_beside(self, save: _Save, record: SaveRecord, content: dict[str, Any]) -> "Future[Any]":
+        """The same by a process beside training, which commits it, too."""
+        placed = self._route.stage(content)
+        save.stage_s = self._route.last_stage_s
+        return self._route.start(
+            placed,
+            partial(self._order, save, record),
+            throttle=save.throttle,
+            on_first_byte=partial(self._note_first_byte, save),
+            on_committed=partial(self._note_committed, save),
+        )
+
+    def _order(self, save: _Save, record: SaveRecord, number: int) -> Order:
+        save.begun.wait(_ABORT_LIMIT_S)
+        return Order(
+            number=number,
+            root=self._root.path.absolute(),
+            record=record,
+            writer_class=self._writer_class,
+            max_streams=save.max_streams,
+            check_finite=self._check_finite,
+            fence=save.fence,
+            begun_at_s=save.begun_at_s,
+            stage_s=save.stage_s,
+            stall_s=save.stall_s,
+        )
+
+    def _note_committed(self, save: _Save) -> None:
+        save.manifest = read_manifest(self._root.directory(save.name))
 
     def _before_plan(self, save: _Save) -> None:
         """A flush that runs at once would take the interpreter lock from training, which is about to go on."""
@@ -275,24 +332,17 @@ class Saver:
     ) -> None:
         save.throttle.end()
         counters = save.counters()
-        flush = FlushRecord(
-            written=tuple(written),
-            unchecked=tuple(unchecked),
-            timings=self._timings(save, counters),
-            lease=_lease_record(save.fence, counters),
-        )
-        save.manifest = commit(self._root, record, flush, clock=self._clock)
-
-    def _timings(self, save: _Save, counters: FlowCounters) -> Timings:
-        return Timings(
+        flush = flush_record(
+            written=written,
+            unchecked=unchecked,
+            fence=save.fence,
+            counters=counters,
             stage_s=save.stage_s,
             stall_s=save.stall_s,
             lead_s=save.lead_s,
             write_s=self._clock.now() - save.begun_at_s,
-            throttled_s=counters.throttled_s,
-            blocked_s=counters.blocked_s,
-            busy_s=counters.busy_s,
         )
+        save.manifest = commit(self._root, record, flush, clock=self._clock)
 
     def _end(self, save: _Save, error: BaseException | None) -> None:
         """The save is over, one way or the other. Runs on the flush thread, or on the caller's if nothing started."""
@@ -369,11 +419,3 @@ def _aborted_for(save: _Save) -> FailReason | None:
     """Why this rank was told to stop, if it was told so for the whole save."""
     reason = save.throttle.abort_reason
     return None if reason in (None, FailReason.RANK_FAILED) else reason_of(LeaseLost(str(reason)))
-
-
-def _lease_record(fence: Fence | None, counters: FlowCounters) -> LeaseRecord | None:
-    if fence is None:
-        return None
-    flush_s = counters.throttled_s + counters.blocked_s + counters.busy_s
-    mean = int(counters.done_bytes / flush_s) if flush_s > 0 else 0
-    return LeaseRecord(fence_epoch=fence.epoch, fence_counter=fence.counter, bytes_per_s=mean)

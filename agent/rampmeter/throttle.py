@@ -10,6 +10,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from rampmeter.core.clock import Clock, SystemClock
 from rampmeter.core.errors import LeaseLost
@@ -38,6 +39,23 @@ class FlowCounters:
     busy_s: float  # the rest: serialising, hashing, waiting for the CPU
 
 
+class Writer(Protocol):
+    """A writer in another process, which has a throttle of its own."""
+
+    def steer(self, bytes_per_s: int | None, until_s: float | None, abort_reason: str) -> None:
+        """What it may do from now on; empty = not aborted."""
+        ...
+
+    def counters(self) -> FlowCounters:
+        """What it counted, as far as is known here."""
+        ...
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether it is known to obey the newest rate."""
+        ...
+
+
 class Throttle:
     """The cell that steers one save. The rate is 0 until `set_rate`: an armed lease writes nothing."""
 
@@ -58,6 +76,17 @@ class Throttle:
         self._begun_at_s: float | None = None
         self._spent_until_s = 0.0  # what came before is counted
         self._ended_at_s: float | None = None
+        self._writer: Writer | None = None
+
+    def lend(self, writer: Writer) -> None:
+        """Another process writes this save: it hears what is said here, and its counters stand for ours."""
+        with self._lock:
+            self._writer = writer
+            self._steer_writer()
+
+    def _steer_writer(self) -> None:
+        if self._writer is not None:
+            self._writer.steer(self._rate_bytes_per_s, self._deadline_s, self._abort_reason or "")
 
     def set_rate(self, bytes_per_s: int | None, deadline_s: float | None = None) -> None:
         """Allow this many bytes per second from now on; None = unthrottled, 0 = paused.
@@ -71,16 +100,19 @@ class Throttle:
             self._rate_bytes_per_s = bytes_per_s
             self._deadline_s = deadline_s
             self._limit_burst()
+            self._steer_writer()
 
     @property
     def is_followed(self) -> bool:
-        """Whoever takes or waits obeys at once."""
-        return True
+        """Whoever takes or waits here obeys at once; a writer in another process a moment later."""
+        with self._lock:
+            return self._writer is None or self._writer.is_followed
 
     def abort(self, reason: str) -> None:
         """Let nothing more out; whoever takes or waits gets LeaseLost. The first reason stands."""
         with self._lock:
             self._abort_reason = self._abort_reason or reason
+            self._steer_writer()
 
     @property
     def abort_reason(self) -> str | None:
@@ -207,6 +239,8 @@ class Throttle:
     def counters(self) -> FlowCounters:
         """All counters at one instant."""
         with self._lock:
+            if self._writer is not None:
+                return self._writer.counters()
             now_s = self._ended_at_s if self._ended_at_s is not None else self._clock.now()
             self._spend(now_s)
             elapsed_s = 0.0 if self._begun_at_s is None else now_s - self._begun_at_s

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
@@ -41,11 +42,13 @@ def fill(state: dict[str, Any], value: float) -> None:
     state["numbers"][:] = [value, value]
 
 
-def test_c64_fifty_saves_under_a_tight_loop_of_changes_hold_one_step_each(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["thread", "process"])
+def test_c64_fifty_saves_under_a_tight_loop_of_changes_hold_one_step_each(tmp_path: Path, mode: str) -> None:
     """Changed again and again from right after `step` until the save has ended; halves are of no step."""
     events: list[Event] = []
     state = make_state()
-    with rampmeter.Checkpointer(tmp_path, on_event=events.append, keep=2 * NUM_SAVES, **OFTEN) as ckpt:  # type: ignore[arg-type]
+    options = OFTEN | {"mode": mode, "keep": 2 * NUM_SAVES}
+    with rampmeter.Checkpointer(tmp_path, on_event=events.append, **options) as ckpt:  # type: ignore[arg-type]
         step, num_begun = 0, 0
         fill(state, 0)
         ckpt.restore(state)

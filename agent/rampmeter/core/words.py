@@ -77,6 +77,7 @@ class FailReason(_AnswerEnum):
     NO_PROGRESS = "no_progress"
     SUPERSEDED = "superseded"
     RANK_FAILED = "rank_failed"
+    WRITER_LOST = "writer_lost"
     CLOSING = "closing"
     WILL_NOT_FIT = "will_not_fit"
     TOO_LATE = "too_late"

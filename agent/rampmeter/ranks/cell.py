@@ -1,24 +1,20 @@
 """A cell in shared memory that steers a writer in another process: what it may do, and who it does it for.
 
-A trainer writes its cell, the process that writes the checkpoint reads it. Two records take turns and carry a sum over
-themselves, so that a reader never takes half a record for one, also if the trainer was killed while it wrote. A cell
-serves one save at a time and says which; the deadline is CLOCK_BOOTTIME, alike in all processes of a machine.
+A trainer writes its cell, the process that writes the checkpoint reads it. A cell serves one save at a time and says
+which; the deadline is CLOCK_BOOTTIME, alike in all processes of a machine.
 """
 
-import mmap
 import os
 import struct
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from rampmeter.core.errors import LeaseLost
+from rampmeter.ranks.records import TwoRecords
 from rampmeter.throttle import Throttle
 
-_RECORD = struct.Struct("<QQqdQQ32sI")  # sequence, save, rate, until, pid, start, abort reason, sum
-_SUM_BYTES = 4
-_CELL_BYTES = 2 * _RECORD.size
+_BODY = struct.Struct("<QQqdQQ32s")  # save, word, rate, until, pid, start, abort reason
 _UNTHROTTLED = -1
 _NO_END_S = float("inf")
 _START_TIME_FIELD = 22
@@ -30,6 +26,7 @@ class Steering:
     """What a cell says.
 
     number         of the save; a writer of another one stops
+    word           grows with each that is said of a save
     bytes_per_s    of this rank; None = unthrottled
     until_s        CLOCK_BOOTTIME in seconds; None = no end
     abort_reason   empty = go on
@@ -37,6 +34,7 @@ class Steering:
     """
 
     number: int
+    word: int = 0
     bytes_per_s: int | None = 0
     until_s: float | None = None
     abort_reason: str = ""
@@ -55,43 +53,32 @@ class Steering:
 
 
 class Cell:
-    """Made by the trainer, opened by the writer; both keep it mapped until `close`."""
+    """Over the memory behind a descriptor, which trainer and writer share; both keep it mapped until `close`."""
 
-    def __init__(self, path: Path, *, create: bool = False) -> None:
-        flags = os.O_RDWR | (os.O_CREAT | os.O_EXCL if create else 0)
-        descriptor = os.open(path, flags, 0o600)
-        try:
-            if create:
-                os.ftruncate(descriptor, _CELL_BYTES)
-            self._memory = mmap.mmap(descriptor, _CELL_BYTES)
-        finally:
-            os.close(descriptor)
-        self._sequence = 0
+    def __init__(self, descriptor: int) -> None:
+        self._records = TwoRecords(descriptor, _BODY)
 
     def write(self, steering: Steering) -> None:
         """Say this from now on. One thread of one process writes."""
-        self._sequence += 1
-        rate = _UNTHROTTLED if steering.bytes_per_s is None else steering.bytes_per_s
-        until_s = _NO_END_S if steering.until_s is None else steering.until_s
-        reason = steering.abort_reason.encode()[:32]
-        head = (self._sequence, steering.number, rate, until_s, steering.trainer_pid, steering.trainer_start)
-        body = _RECORD.pack(*head, reason, 0)[:-_SUM_BYTES]
-        place = (self._sequence % 2) * _RECORD.size
-        self._memory[place : place + _RECORD.size] = body + struct.pack("<I", zlib.crc32(body))
+        self._records.write(
+            steering.number,
+            steering.word,
+            _UNTHROTTLED if steering.bytes_per_s is None else steering.bytes_per_s,
+            _NO_END_S if steering.until_s is None else steering.until_s,
+            steering.trainer_pid,
+            steering.trainer_start,
+            steering.abort_reason.encode(),
+        )
 
     def read(self) -> Steering | None:
-        """The newest whole record; None before the first, or while a fast writer has both in hand."""
-        records = [self._record(place) for place in (0, _RECORD.size)]
-        whole = [record for record in records if record is not None]
-        return max(whole, key=lambda record: record[0])[1] if whole else None
-
-    def _record(self, place: int) -> tuple[int, Steering] | None:
-        content = self._memory[place : place + _RECORD.size]
-        sequence, number, rate, until_s, pid, start, reason, check = _RECORD.unpack(content)
-        if sequence == 0 or zlib.crc32(content[:-_SUM_BYTES]) != check:
+        """The newest whole record; None before the first, or when a very fast writer has both in hand."""
+        record = self._records.read()
+        if record is None:
             return None
-        return sequence, Steering(
+        number, word, rate, until_s, pid, start, reason = record
+        return Steering(
             number=number,
+            word=word,
             bytes_per_s=None if rate == _UNTHROTTLED else rate,
             until_s=None if until_s == _NO_END_S else until_s,
             abort_reason=reason.rstrip(b"\0").decode(),
@@ -101,7 +88,7 @@ class Cell:
 
     def close(self) -> None:
         """Unmap it."""
-        self._memory.close()
+        self._records.close()
 
 
 class CellReader:
@@ -112,6 +99,11 @@ class CellReader:
         self._number = number
         self._throttle = throttle
         self._last: Steering | None = None
+
+    @property
+    def followed(self) -> int:
+        """The newest word that the throttle follows."""
+        return 0 if self._last is None else self._last.word
 
     def look(self, now_s: float) -> None:
         """Follow the cell; to be called each 20 ms.

@@ -1,0 +1,133 @@
+"""One save inside the writer process: steered by one cell, telling in the other, committed here.
+
+The commit belongs to whoever holds the bytes: if training is killed meanwhile, a save whose lease lives is finished and
+committed, unless a newer attempt has claimed the root. What has no lease and no trainer stops.
+"""
+
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from rampmeter import dcp
+from rampmeter.commit import WrittenFile, commit
+from rampmeter.core.clock import Clock
+from rampmeter.core.errors import LeaseLost
+from rampmeter.course import Alone
+from rampmeter.daemon.parcel import Order
+from rampmeter.daemon.tidings import LOOK_S, Stage, Tidings, TidingsCell
+from rampmeter.flushed import flush_record
+from rampmeter.layout import Root
+from rampmeter.ranks.cell import Cell, CellReader
+from rampmeter.throttle import Throttle
+
+_ORPHAN_LIMIT_S = 2.0
+"""How long an orphan without a right to write may hang in the storage before it ends itself."""
+
+
+class Pulse:
+    """A thread beside the one that writes: follows the trainer's cell and tells in the writer's."""
+
+    def __init__(
+        self, number: int, steering: Cell, tidings: TidingsCell, throttle: Throttle, clock: Clock
+    ) -> None:
+        self._follower = CellReader(steering, number, throttle)
+        self._steering = steering
+        self._cell = tidings
+        self._throttle = throttle
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._told = Tidings(number=number)
+        self._stopped_s: float | None = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="rampmeter-pulse", daemon=True)
+
+    def __enter__(self) -> "Pulse":
+        self._turn()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self.tell()
+
+    def tell(self, **news: Any) -> None:
+        """Tell at once what is new, with what the throttle counts now."""
+        with self._lock:
+            counters = self._throttle.counters()
+            self._told = replace(self._told, beat=self._told.beat + 1, counters=counters, **news)
+            self._cell.write(self._told)
+
+    def _run(self) -> None:
+        while not self._over.wait(LOOK_S):
+            self._turn()
+
+    def _turn(self) -> None:
+        now_s = self._clock.now()
+        try:
+            self._follower.look(now_s)
+        except LeaseLost:
+            self._stopped_s = now_s if self._stopped_s is None else self._stopped_s
+            self._end_if_stuck(now_s)
+        self.tell(followed=self._follower.followed)
+
+    def _end_if_stuck(self, now_s: float) -> None:
+        """A call into the storage may never come back, and nobody is left who would end this process."""
+        steering = self._steering.read()
+        is_orphan = steering is not None and not steering.trainer_lives
+        if is_orphan and self._stopped_s is not None and now_s >= self._stopped_s + _ORPHAN_LIMIT_S:
+            os._exit(1)
+
+
+class Flush:
+    """Writes and commits the save of one order. `run` raises what stopped it."""
+
+    def __init__(
+        self, order: Order, state: dict[str, Any], pulse: Pulse, throttle: Throttle, clock: Clock
+    ) -> None:
+        self._order = order
+        self._state = state
+        self._pulse = pulse
+        self._throttle = throttle
+        self._clock = clock
+        self._root = Root(order.root, clock=clock)
+        self._lead_s = 0.0
+
+    def run(self) -> None:
+        order = self._order
+        writer = dcp.metered_writer(
+            self._root.directory(order.record.name),
+            throttle=self._throttle,
+            course=Alone(),
+            on_first_byte=self._first_byte,
+            finish=self._commit,
+            writer_class=order.writer_class,
+            max_streams=order.max_streams,
+        )
+        planner = dcp.CheckedSavePlanner(check=order.check_finite)
+        try:
+            dcp.save_here(self._state, writer=writer, planner=planner, single_process=True)
+        finally:
+            self._throttle.end()
+
+    def _first_byte(self, num_bytes: int) -> None:
+        self._lead_s = self._clock.now() - self._order.begun_at_s
+        self._pulse.tell(stage=Stage.WRITING, planned_bytes=num_bytes)
+
+    def _commit(self, written: Sequence[WrittenFile], unchecked: Sequence[str]) -> None:
+        self._throttle.end()
+        self._pulse.tell(stage=Stage.COMMITTING)
+        counters = self._throttle.counters()
+        record = flush_record(
+            written=written,
+            unchecked=unchecked,
+            fence=self._order.fence,
+            counters=counters,
+            stage_s=self._order.stage_s,
+            stall_s=self._order.stall_s,
+            lead_s=self._lead_s,
+            write_s=self._clock.now() - self._order.begun_at_s,
+        )
+        commit(self._root, self._order.record, record, clock=self._clock)

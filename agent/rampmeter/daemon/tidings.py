@@ -1,0 +1,83 @@
+"""What the writer tells of its save while it writes: how far it is, what it counted, that it lives.
+
+The daemon writes, training reads, each 20 ms. Words for people come at the end, over the socket.
+"""
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+
+from rampmeter.ranks.records import TwoRecords
+from rampmeter.throttle import FlowCounters
+
+_BODY = struct.Struct("<QBQQQQddd")  # save, stage, beat, followed, planned, done, throttled, blocked, busy
+
+LOOK_S = 0.02
+"""How often both sides look into each other's cell."""
+
+
+class Stage(IntEnum):
+    """How far a save is, in this order."""
+
+    TAKEN = 1  # the order is read
+    WRITING = 2  # the first byte is in hand
+    COMMITTING = 3  # all bytes are durable
+
+
+NOTHING_YET = FlowCounters(done_bytes=0, throttled_s=0.0, blocked_s=0.0, busy_s=0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tidings:
+    """`beat` grows with each look of the writer, whatever its writing thread does; `followed` is the word it obeys."""
+
+    number: int
+    stage: Stage = Stage.TAKEN
+    beat: int = 0
+    followed: int = 0
+    planned_bytes: int = 0
+    counters: FlowCounters = NOTHING_YET
+
+
+class TidingsCell:
+    """Over the memory behind a descriptor, as `ranks.cell.Cell`."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._records = TwoRecords(descriptor, _BODY)
+
+    def write(self, tidings: Tidings) -> None:
+        """Tell this from now on. One thread of one process at a time."""
+        counters = tidings.counters
+        self._records.write(
+            tidings.number,
+            tidings.stage,
+            tidings.beat,
+            tidings.followed,
+            tidings.planned_bytes,
+            counters.done_bytes,
+            counters.throttled_s,
+            counters.blocked_s,
+            counters.busy_s,
+        )
+
+    def read(self, number: int) -> Tidings | None:
+        """The newest of save `number`; None before there are any, or where the cell tells of another save."""
+        record = self._records.read()
+        if record is None or record[0] != number:
+            return None
+        _, stage, beat, followed, planned_bytes, done_bytes, throttled_s, blocked_s, busy_s = record
+        counters = FlowCounters(
+            done_bytes=done_bytes, throttled_s=throttled_s, blocked_s=blocked_s, busy_s=busy_s
+        )
+        return Tidings(
+            number=number,
+            stage=Stage(stage),
+            beat=beat,
+            followed=followed,
+            planned_bytes=planned_bytes,
+            counters=counters,
+        )
+
+    def close(self) -> None:
+        """Unmap it."""
+        self._records.close()

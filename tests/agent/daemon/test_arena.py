@@ -1,0 +1,138 @@
+"""The memory that two processes share: what is staged is what the other one sees."""
+
+import os
+import pickle
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+
+from rampmeter.core.errors import ConfigError
+from rampmeter.daemon.arena import Arena, mapped, num_tensors, unpacked
+from support.hired import CLOCK
+from support.processes import num_descriptors
+
+
+@pytest.fixture
+def arena():
+    arena = Arena(CLOCK)
+    yield arena
+    arena.close()
+
+
+def seen(arena: Arena, state: dict[str, Any]) -> dict[str, Any]:
+    """What the writer makes of it, through a mapping of its own."""
+    placed = arena.stage(state)
+    assert arena.descriptor is not None
+    return unpacked(pickle.loads(pickle.dumps(placed)), mapped(arena.descriptor, arena.num_bytes))
+
+
+DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int8, torch.uint8]
+DTYPES += [torch.bool, torch.complex64, torch.complex128, torch.float8_e4m3fn]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_kind_of_number_comes_over_bit_for_bit(arena: Arena, dtype: torch.dtype) -> None:
+    """Also where something odd stands before it."""
+    content = torch.randint(0, 2, (3, 5, 7)).to(dtype)
+    found = seen(arena, {"odd": torch.ones(3, dtype=torch.uint8), "t": content})["t"]
+    assert (found.dtype, found.shape) == (dtype, content.shape)
+    assert torch.equal(found.contiguous().view(torch.uint8), content.contiguous().view(torch.uint8))
+
+
+def test_shapes_and_views_come_over(arena: Arena) -> None:
+    """Scalars, nothing, steps, transposes, conjugates, parameters; storages that are shared stay shared."""
+    table = torch.arange(24.0).reshape(4, 6)
+    complex_ = torch.view_as_complex(torch.randn(3, 2))
+    state = {
+        "scalar": torch.tensor(5),
+        "empty": torch.empty(0, 3),
+        "rows": table[1::2],
+        "turned": table.t(),
+        "conj": complex_.conj(),
+        "imag": complex_.conj().imag,
+        "parameter": torch.nn.Parameter(torch.randn(2, 2)),
+        "table": table,
+        "list": [torch.ones(2), {"deep": table[0]}, 5],
+        "tuple": (1, "x"),
+    }
+    found = seen(arena, state)
+    for key in list(state)[:8]:
+        assert torch.equal(found[key], state[key]), key  # type: ignore[arg-type]
+        assert not found[key].requires_grad
+    assert torch.equal(found["list"][0], torch.ones(2))
+    assert torch.equal(found["list"][1]["deep"], table[0])
+    assert (found["list"][2], found["tuple"]) == (5, (1, "x"))
+    found["table"][0, 0] = 77.0
+    assert found["list"][1]["deep"][0] == 77.0
+
+
+def test_a_tensor_made_of_others_comes_over(arena: Arena) -> None:
+    """As a DTensor of its local shard: by the protocol that torch has for such classes."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        mesh = init_device_mesh("cpu", (1,))
+        content = distribute_tensor(torch.arange(12.0).reshape(3, 4), mesh, [Shard(0)])
+        found = seen(arena, {"t": content})["t"]
+        assert isinstance(found, DTensor)
+        assert found.placements == content.placements
+        assert torch.equal(found.to_local(), content.to_local())
+    finally:
+        dist.destroy_process_group()
+
+
+def test_the_snapshot_is_a_copy(arena: Arena) -> None:
+    """What training does afterwards is not seen."""
+    content = torch.ones(1000)
+    found = seen(arena, {"t": content})["t"]
+    content.zero_()
+    assert bool(found.all())
+
+
+def test_the_same_memory_serves_all_saves(arena: Arena) -> None:
+    """A second one of the same size, or a smaller one, takes no new memory; a larger one does and says so."""
+    arena.stage({"a": torch.ones(5000), "b": torch.ones(100)})
+    before = (arena.descriptor, arena.version, num_descriptors())
+    arena.stage({"a": torch.ones(5000), "b": torch.ones(100)})
+    arena.stage({"a": torch.ones(10)})
+    assert (arena.descriptor, arena.version, num_descriptors()) == before
+    assert bool(seen(arena, {"a": torch.ones(50_000)})["a"].all())
+    assert arena.version > before[1]
+    assert num_descriptors() == before[2]
+
+
+def test_tied_tensors_are_held_once(arena: Arena) -> None:
+    """Two names for one storage cost the memory of one."""
+    tied = torch.ones(100_000)
+    arena.stage({"a": tied, "b": tied, "c": tied[:5]})
+    assert arena.num_bytes < 2 * tied.nbytes
+
+
+def test_what_cannot_be_shared_is_named(arena: Arena) -> None:
+    """Sparse tensors, and those without content."""
+    with pytest.raises(ConfigError, match="sparse_coo"):
+        arena.stage({"t": torch.eye(3).to_sparse()})
+    with pytest.raises(ConfigError, match="meta"):
+        arena.stage({"t": torch.empty(3, device="meta")})
+
+
+def test_too_little_memory_is_an_error_and_not_the_end(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is taken at once, so that its lack is known before anything is copied; nothing stays open."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    before = num_descriptors()
+    with pytest.raises(OSError, match="allocate"):
+        arena.stage({"t": torch.ones(10)})
+    assert num_descriptors() == before
+
+
+def test_tensors_are_counted_as_they_will_be_saved() -> None:
+    """Through dicts and lists; a tuple is one value."""
+    one = torch.ones(1)
+    assert num_tensors({"a": one, "b": [one, {"c": one}], "t": (one, one), "n": 5}) == 3

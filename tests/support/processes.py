@@ -1,0 +1,22 @@
+"""What the kernel knows of processes: whether they run, what they hold."""
+
+import os
+from pathlib import Path
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process that is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def num_descriptors() -> int:
+    """Open in this process."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def rss_bytes(pid: int) -> int:
+    """Memory that is mapped in and there."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
