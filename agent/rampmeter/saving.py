@@ -6,10 +6,8 @@ job of many ranks each makes its share, and rank 0 alone commits and removes.
 """
 
 import logging
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -19,9 +17,7 @@ from rampmeter import dcp
 from rampmeter.commit import SaveRecord, WrittenFile, commit
 from rampmeter.completeness import Completeness
 from rampmeter.core.clock import Clock, SystemClock
-from rampmeter.core.errors import LeaseLost
 from rampmeter.core.messages import FailReason, Fence
-from rampmeter.course import Alone, Course
 from rampmeter.daemon.mode import Mode
 from rampmeter.daemon.parcel import Order
 from rampmeter.daemon.route import ProcessRoute
@@ -29,50 +25,19 @@ from rampmeter.failing import meaning, reason_of
 from rampmeter.files import remove_tree
 from rampmeter.flushed import flush_record
 from rampmeter.flushthread import wait_while_it_moves
+from rampmeter.inflight import Save
 from rampmeter.layout import Claim, Root, StepName
-from rampmeter.manifest import Extras, Manifest, read_manifest
+from rampmeter.manifest import Extras, read_manifest
 from rampmeter.provenance import Provenance
 from rampmeter.report import SaveReport
 from rampmeter.state import State, has_data_position, resolve, snapshot
-from rampmeter.throttle import FlowCounters, Throttle
-from rampmeter.together import CourseTogether, Joined, Rank, Together
+from rampmeter.throttle import Throttle
+from rampmeter.together import CourseTogether, Rank, Together
 
 _log = logging.getLogger("rampmeter")
 _ABORT_LIMIT_S = 5.0
 _HUNG_ABORT_S = 0.5
 """For one that was aborted: it may have to end a write, and no more."""
-
-
-@dataclass(slots=True, kw_only=True)
-class _Save:
-    """A save in flight. The training thread writes the durations of `begin`, the flush thread all else."""
-
-    name: StepName
-    throttle: Throttle
-    on_first_byte: Callable[[int], None]
-    on_end: Callable[[SaveReport], None]
-    fence: Fence | None
-    max_streams: int | None
-    together: Together | None
-    course: Course = field(default_factory=Alone)
-    joined: Joined | None = None
-    begun_at_s: float
-    stage_s: float = 0.0
-    stall_s: float = 0.0
-    lead_s: float = 0.0
-    begun: threading.Event = field(default_factory=threading.Event)  # `begin` has noted its durations
-    manifest: Manifest | None = None
-    report: SaveReport | None = None
-    result: "Future[SaveReport]" = field(default_factory=Future)
-
-    @property
-    def is_waiting(self) -> bool:
-        """For other ranks, which may have more to write."""
-        return isinstance(self.course, CourseTogether) and self.course.is_waiting
-
-    def counters(self) -> FlowCounters:
-        """Of the whole job."""
-        return self.throttle.counters() if self.together is None else self.together.flow()
 
 
 class Saver:
@@ -108,7 +73,7 @@ class Saver:
         self._route = ProcessRoute(
             mode, writer_class=writer_class, num_ranks=self._rank.num_ranks, clock=self._clock
         )
-        self._current: _Save | None = None
+        self._current: Save | None = None
         self._leftovers: set[StepName] = set()
         """Directories of failed saves that could not be removed yet: the storage was in trouble."""
 
@@ -172,7 +137,7 @@ class Saver:
         `max_streams` bounds the writing threads; None = no bound. `together` is for jobs of many ranks.
         """
         name = together.name if together else StepName.fresh(step=step, attempt=self.claim.number)
-        save = _Save(
+        save = Save(
             name=name,
             throttle=throttle,
             on_first_byte=on_first_byte,
@@ -205,10 +170,10 @@ class Saver:
             upload.add_done_callback(lambda done: self._end(save, done.exception()))
         return save.result
 
-    def _refuse(self, save: _Save) -> None:
+    def _refuse(self, save: Save) -> None:
         if save.together is not None:
             save.together.cannot("its last save is still in flight", FailReason.IN_FLIGHT)
-        report = self._report(save, FailReason.IN_FLIGHT)
+        report = save.as_report(FailReason.IN_FLIGHT, self._clock.now())
         save.on_end(report)
         save.result.set_result(report)
 
@@ -217,7 +182,7 @@ class Saver:
         save = self._current
         finished = True
         if save is not None:
-            pulse = partial(self._pulse, save)
+            pulse = partial(save.pulse, self._clock)
             finished = wait_while_it_moves(save.result, pulse, limit_s)
             if not finished:
                 save.throttle.abort("closing")
@@ -226,12 +191,7 @@ class Saver:
         self._route.close()
         return finished
 
-    def _pulse(self, save: _Save) -> FlowCounters:
-        """What shows that the flush goes on. A wait for other ranks has its own limits, and is no standing still."""
-        counters = save.throttle.counters()
-        return replace(counters, busy_s=self._clock.now()) if save.is_waiting else counters
-
-    def _start(self, save: _Save, state: State) -> "Future[Any]":
+    def _start(self, save: Save, state: State) -> "Future[Any]":
         parts = self._parts_of(state)
         record = SaveRecord(
             job_uid=self._job_uid,
@@ -273,7 +233,7 @@ class Saver:
     def _snapshot(self, parts: State, step: int) -> dict[str, Any]:
         return snapshot(parts, step=step, rank=self._rank.number, world_size=self._rank.num_ranks)
 
-    def _start_beside(self, save: _Save, record: SaveRecord, content: dict[str, Any]) -> "Future[Any]":
+    def _start_beside(self, save: Save, record: SaveRecord, content: dict[str, Any]) -> "Future[Any]":
         """The same by a process beside training, which commits it, too."""
         placed = self._route.stage(content)
         save.stage_s = self._route.last_stage_s
@@ -285,7 +245,7 @@ class Saver:
             on_committed=partial(self._note_committed, save),
         )
 
-    def _order(self, save: _Save, record: SaveRecord, number: int) -> Order:
+    def _order(self, save: Save, record: SaveRecord, number: int) -> Order:
         save.begun.wait(_ABORT_LIMIT_S)
         return Order(
             number=number,
@@ -300,15 +260,15 @@ class Saver:
             stall_s=save.stall_s,
         )
 
-    def _note_committed(self, save: _Save) -> None:
+    def _note_committed(self, save: Save) -> None:
         save.manifest = read_manifest(self._root.directory(save.name))
 
-    def _before_plan(self, save: _Save) -> None:
+    def _before_plan(self, save: Save) -> None:
         """A flush that runs at once would take the interpreter lock from training, which is about to go on."""
         save.begun.wait(_ABORT_LIMIT_S if save.together is None else None)
         save.course.begin()
 
-    def _failed_early(self, save: _Save, error: BaseException) -> None:
+    def _failed_early(self, save: Save, error: BaseException) -> None:
         """One rank has failed: what all ranks still say to each other may take long, and no lease waits for it."""
         save.throttle.abort(FailReason.RANK_FAILED)
         self._tell_end(save, error)
@@ -319,13 +279,13 @@ class Saver:
             self._completeness.tell(parts)
         return parts
 
-    def _note_first_byte(self, save: _Save, num_bytes: int) -> None:
+    def _note_first_byte(self, save: Save, num_bytes: int) -> None:
         save.lead_s = self._clock.now() - save.begun_at_s
         save.on_first_byte(num_bytes)
 
     def _commit(
         self,
-        save: _Save,
+        save: Save,
         record: SaveRecord,
         written: Sequence[WrittenFile],
         unchecked: Sequence[str],
@@ -344,7 +304,7 @@ class Saver:
         )
         save.manifest = commit(self._root, record, flush, clock=self._clock)
 
-    def _end(self, save: _Save, error: BaseException | None) -> None:
+    def _end(self, save: Save, error: BaseException | None) -> None:
         """The save is over, one way or the other. Runs on the flush thread, or on the caller's if nothing started."""
         save.throttle.end()
         failure = self._failure(save, error)
@@ -362,7 +322,7 @@ class Saver:
                 save.joined.end(failure, needs_group=dcp.ends_group(error))
             save.result.set_result(report)
 
-    def _failure(self, save: _Save, error: BaseException | None) -> BaseException | None:
+    def _failure(self, save: Save, error: BaseException | None) -> BaseException | None:
         """What is committed stays so, whatever failed afterwards. Rank 0 knows; the others believe what they hear."""
         if save.manifest is not None:
             return None
@@ -370,18 +330,18 @@ class Saver:
             return RuntimeError("no manifest was written")
         return error
 
-    def _tell_end(self, save: _Save, error: BaseException | None) -> SaveReport:
+    def _tell_end(self, save: Save, error: BaseException | None) -> SaveReport:
         """The report, told when it is first known."""
         if save.report is None:
             reason = None if error is None else self._reason(save, error)
-            save.report = self._report(save, reason)
+            save.report = save.as_report(reason, self._clock.now())
             save.on_end(save.report)
         return save.report
 
     @staticmethod
-    def _reason(save: _Save, error: BaseException) -> FailReason:
+    def _reason(save: Save, error: BaseException) -> FailReason:
         cause = dcp.cause_of(error)
-        reason = _aborted_for(save) or reason_of(cause)
+        reason = save.aborted_for or reason_of(cause)
         _log.warning(
             "step %d was not saved (%s): %s",
             save.name.step,
@@ -397,25 +357,3 @@ class Saver:
             _log.warning("the leftovers of %s stay until the next save has ended: %s", name, error)
         else:
             self._leftovers.discard(name)
-
-    def _report(self, save: _Save, reason: FailReason | None) -> SaveReport:
-        counters = save.counters()
-        manifest = save.manifest
-        return SaveReport(
-            step=save.name.step,
-            directory=str(save.name),
-            num_bytes=counters.done_bytes if manifest is None else manifest.total_bytes,
-            stage_s=save.stage_s,
-            stall_s=save.stall_s,
-            lead_s=save.lead_s,
-            write_s=self._clock.now() - save.begun_at_s,
-            counters=counters,
-            committed=reason is None,
-            reason=reason,
-        )
-
-
-def _aborted_for(save: _Save) -> FailReason | None:
-    """Why this rank was told to stop, if it was told so for the whole save."""
-    reason = save.throttle.abort_reason
-    return None if reason in (None, FailReason.RANK_FAILED) else reason_of(LeaseLost(str(reason)))

@@ -1,0 +1,103 @@
+"""What a save will write, looked at before any byte is: values that are not finite, and whose copy counts."""
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import torch
+from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
+from torch.distributed.checkpoint.metadata import (
+    Metadata,
+    MetadataIndex,
+    StorageMeta,
+)
+from torch.distributed.checkpoint.planner import SavePlan, WriteItem, WriteItemType
+from torch.distributed.tensor import DTensor
+
+from rampmeter.daemon.parcel import Sealed
+from rampmeter.finite import check_finite
+from rampmeter.statekeys import LEAD, RESERVED
+
+
+@dataclass(frozen=True)
+class LeadItem(WriteItem):
+    """An item of which, when several ranks have it, the copy of the lowest rank is written."""
+
+
+class CheckedSavePlanner(DefaultSavePlanner):
+    """Looks at the staged values while planning: a NaN is found before any byte is written.
+
+    `before_plan` is called first thing on the flush thread. Every rank checks all that it holds, its own shards of
+    DTensors, whether or not it will be the one that writes it. Of what is no tensor, and of the tensors that the state
+    dict names under `LEAD`, the copy of the lowest rank counts; torch would take that of any rank.
+    """
+
+    def __init__(self, *, check: bool = True, before_plan: Callable[[], object] = lambda: None) -> None:
+        super().__init__()
+        self._check = check
+        self._before_plan = before_plan
+        self._lead: frozenset[tuple[Any, ...]] = frozenset()
+        self.unchecked: list[str] = []
+
+    def set_up_planner(
+        self,
+        state_dict: dict[str, Any],
+        storage_meta: StorageMeta | None = None,
+        is_coordinator: bool = False,
+    ) -> None:
+        self._before_plan()
+        own = dict(state_dict.get(RESERVED, {}))
+        self._lead = frozenset(own.pop(LEAD, ()))
+        if own:
+            state_dict = {**state_dict, RESERVED: own}
+        super().set_up_planner(state_dict, storage_meta, is_coordinator)
+
+    def create_local_plan(self) -> SavePlan:
+        plan = super().create_local_plan()
+        plan = replace(plan, items=[self._marked(item) for item in plan.items])
+        for item in plan.items:
+            if item.type == WriteItemType.BYTE_IO:
+                continue
+            tensor = cast(torch.Tensor, self.resolve_data(item)).detach()
+            if not self._check or not check_finite(item.index.fqn, tensor):
+                self.unchecked.append(item.index.fqn)
+        return plan
+
+    def transform_object(self, write_item: WriteItem, object: Any) -> Any:  # noqa: A002 - as it is called by torch
+        if isinstance(object, Sealed):
+            return io.BytesIO(object.content)
+        return super().transform_object(write_item, object)
+
+    def _marked(self, item: WriteItem) -> WriteItem:
+        path = cast("dict[str, tuple[Any, ...]]", self.mappings).get(item.index.fqn)
+        if item.type != WriteItemType.BYTE_IO and path not in self._lead:
+            return item
+        return LeadItem(**vars(item))
+
+    def create_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
+        """Runs on the coordinator rank, with the plans of all ranks."""
+        planned: set[MetadataIndex] = set()
+        kept = []
+        for plan in all_plans:
+            items = [item for item in plan.items if item.index not in planned]
+            kept.append(replace(plan, items=items))
+            planned |= {item.index for item in items if isinstance(item, LeadItem)}
+        return super().create_global_plan(kept)
+
+    def finish_plan(self, new_plan: SavePlan) -> SavePlan:
+        """What another rank writes, another rank names as unchecked."""
+        plan = super().finish_plan(new_plan)
+        written = {item.index.fqn for item in plan.items}
+        self.unchecked = [name for name in self.unchecked if name in written]
+        return plan
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether all of its values are here: no DTensor, nor another kind that may be spread over ranks."""
+    return type(tensor) in (torch.Tensor, torch.nn.Parameter)
+
+
+def local_part(tensor: torch.Tensor) -> torch.Tensor:
+    """What this rank holds of it."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
