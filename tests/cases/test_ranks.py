@@ -9,6 +9,8 @@ import torch
 
 from rampmeter.layout import Root
 from rampmeter.restore import restore
+from support.crash_lives import Life
+from support.forked import Nursery
 from support.forked_job import Job, Parent, parent_of, starting
 from support.waiting import wait_for
 
@@ -68,6 +70,14 @@ def test_c59_eight_ranks_finish_at_once_and_one_commits(start: Callable[..., Job
     assert root.step_names() == root.committed_steps()
     assert len(ended) == len(root.committed_steps()) >= 6
     assert newest_step(root, num_ranks) == job.find("saved", rank=0)[-1]["step"]
+
+
+def test_c79_what_one_rank_asks_alone_is_no_collective(programs: Nursery, root: Root) -> None:
+    """Rank 0 asks for everything in every step, rank 1 for nothing: both train and save on."""
+    program = Life(kind="two_ranks", num_saves=2).start(programs, root)
+    assert program.wait() == 0
+    assert len(root.committed_steps()) == 2
+    assert {line.split()[0] for line in program.lines} == {"pid", "begun", "committed"}
 
 
 def test_c98_a_notice_on_one_of_four_ranks_is_one_save_of_all(start: Callable[..., Job], root: Root) -> None:

@@ -131,6 +131,8 @@ def _train_rank(rank: int, path: str, num_saves: int, keep: int, step: int) -> N
             for tensor in state.values():
                 tensor.fill_(step)
             ckpt.step(step, state)
+            if rank == 0:  # alone, as whoever prints a line about it
+                _ = (ckpt.poll(), ckpt.should_stop, ckpt.last_save, ckpt.exit_code, ckpt.num_ungoverned)
             is_over.fill_(float(rank == 0 and 0 < num_saves <= len(events)))
             dist.all_reduce(is_over)
 
