@@ -59,3 +59,15 @@ def test_the_end_of_a_save_is_told_whether_they_follow_or_not() -> None:
     scene.say(lambda seq: grant(seq, rate=100))
     scene.end()
     assert scene.desk.advance() is Action.RELEASE
+
+
+def test_the_first_byte_is_told_at_once() -> None:
+    """The answer before it lowers nothing that somebody could be writing with."""
+    scene = Scene()
+    scene.arm()
+    flow = scene.throttle = Slow(clock=scene.clock)
+    flow.is_followed = False
+    scene.desk.begin_snapshot(flow)
+    scene.say(grant)
+    scene.desk.first_byte(5000)
+    assert scene.desk.advance() is Action.READY
