@@ -46,7 +46,7 @@ def is_exact(state: dict[str, Any], step: int) -> bool:
 def restored_step(root: Root, num_values: int = NUM_VALUES) -> int | None:
     """The step that comes back, all of it; None where there is none, and then nothing was touched."""
     state = make_state(-1.0, num_values)
-    found = restore(root, state)
+    found = restore(root, {"parts": state})
     step = -1 if found is None else found.step
     assert is_exact(state, step), f"step {step} is a mixture"
     return None if found is None else step
@@ -81,25 +81,23 @@ def whole(path: str, num_saves: int, *, keep: int = KEEP, num_values: int = NUM_
     state = make_state(0.0, num_values)
     options: dict[str, Any] = {"keep": keep, "keep_days": 0, "interval_max_s": 0.001, "seed": 1}
     with rampmeter.Checkpointer(path, on_event=lambda event: _tell(event, events), **options) as ckpt:
-        step = ckpt.restore(state) or 0
+        step = ckpt.restore({"parts": state}) or 0
         assert is_exact(state, step)
         say("restored", step)
         while not num_saves or len(events) < num_saves:
             step += 1
             for tensor in state.values():
                 tensor.fill_(step)
-            ckpt.step(step, state)
+            ckpt.step(step, {"parts": state})
 
 
 def two_ranks(path: str, num_saves: int, *, keep: int = KEEP) -> None:
     """As `whole`, in a job of two ranks. This process only starts and reaps them; it tells their pids."""
-    root = Root(path)
-    began_from = root.committed_steps()[0].step if root.path.exists() and root.committed_steps() else 0
     pids = []
     for rank in range(NUM_RANKS):
         pid = os.fork()
         if pid == 0:
-            os._exit(_end_of(lambda rank=rank: _train_rank(rank, path, num_saves, keep, began_from)))
+            os._exit(_end_of(lambda rank=rank: _train_rank(rank, path, num_saves, keep)))
         pids.append(pid)
         say("pid", pid)
     sys.exit(max(abs(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])) for pid in pids))
@@ -116,7 +114,7 @@ def _end_of(run: Callable[[], None]) -> int:
     return 0
 
 
-def _train_rank(rank: int, path: str, num_saves: int, keep: int, step: int) -> None:
+def _train_rank(rank: int, path: str, num_saves: int, keep: int) -> None:
     """Each rank has a tensor of its own, and all share the last. They train in step, and leave in the same one."""
     meeting = f"file://{path}.ranks-of-{os.getppid()}"
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=NUM_RANKS)
@@ -126,11 +124,13 @@ def _train_rank(rank: int, path: str, num_saves: int, keep: int, step: int) -> N
     options: dict[str, Any] = {"keep": keep, "keep_days": 0, "interval_max_s": 0.001, "seed": 1}
     is_over = torch.zeros(1)
     with rampmeter.Checkpointer(path, on_event=lambda event: _tell(event, events), **options) as ckpt:
+        step = ckpt.restore({"parts": state}) or 0
+        assert all(bool((tensor == step).all()) for tensor in state.values())
         while not is_over:
             step += 1
             for tensor in state.values():
                 tensor.fill_(step)
-            ckpt.step(step, state)
+            ckpt.step(step, {"parts": state})
             if rank == 0:  # alone, as whoever prints a line about it
                 _ = (ckpt.poll(), ckpt.should_stop, ckpt.last_save, ckpt.exit_code, ckpt.num_ungoverned)
             is_over.fill_(float(rank == 0 and 0 < num_saves <= len(events)))
@@ -157,7 +157,7 @@ def bare(path: str, num_saves: int, *, keep: int = KEEP) -> None:
         marks.take_mark(root.directory(name), marks.Mark.PINNED)
     root.write_plan_bytes(b"{}")
     state = make_state(0.0)
-    found = restore(root, state)
+    found = restore(root, {"parts": state})
     step = 0 if found is None else found.step
     assert is_exact(state, step)
     saver = Saver(root, claim, job="victim")
@@ -177,7 +177,7 @@ def save_one(saver: Saver, step: int, bytes_per_s: int | None = None) -> bool:
     throttle = Throttle()
     throttle.set_rate(bytes_per_s)
     say("begun", step)
-    report = saver.begin(step, make_state(step), throttle).result()
+    report = saver.begin(step, {"parts": make_state(step)}, throttle).result()
     say("committed" if report.committed else "failed", step)
     return report.committed
 

@@ -108,7 +108,8 @@ class Rank:
             for index in range(self.mine("num_tensors", 4))
         }
         note = threading.Lock() if self.mine("cannot_be_saved") else "same on all"
-        return {"own": own, "shared": torch.zeros(1000), "note": note}
+        more = {self.mine("extra_key"): torch.zeros(10)} if self.mine("extra_key") else {}
+        return {"own": own, "shared": torch.zeros(1000), "note": note, **more}
 
     def tensors(self):
         yield from self.state["own"].values()

@@ -264,6 +264,17 @@ def test_a_state_that_cannot_be_copied_on_one_rank_fails_on_all(
     assert not Root(tmp_path / "root").step_names()
 
 
+def test_a_key_that_rank_0_lacks_fails_the_save_on_all(start: Callable[..., Job], tmp_path: Path) -> None:
+    """No restore could give it back: it is told at the first save, with the rank and the key, and not months later."""
+    job = start(2, extra_key=[None, "only_here"])
+    for rank in (0, 1):
+        assert job.wait("saved", rank=rank)["reason"] == "bad_state"
+    job.finish()
+    job.end()
+    assert job.codes() == [0, 0]
+    assert not Root(tmp_path / "root").committed_steps()
+
+
 def test_a_root_that_is_not_shared_is_refused_by_all(start: Callable[..., Job], tmp_path: Path) -> None:
     """Each rank names the directory and the rank that does not find in it what rank 0 has written."""
     job = start(2, root=[str(tmp_path / "a"), str(tmp_path / "b")])

@@ -15,9 +15,10 @@ from torch.distributed.checkpoint.metadata import (
 from torch.distributed.checkpoint.planner import SavePlan, WriteItem, WriteItemType
 from torch.distributed.tensor import DTensor
 
+from rampmeter.core.errors import ConfigError
 from rampmeter.daemon.parcel import Sealed
 from rampmeter.finite import check_finite
-from rampmeter.statekeys import LEAD, RESERVED
+from rampmeter.statekeys import FROZEN, LEAD, OWN, RESERVED
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,8 @@ class CheckedSavePlanner(DefaultSavePlanner):
         return LeadItem(**vars(item))
 
     def create_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
-        """Runs on the coordinator rank, with the plans of all ranks."""
+        """Runs on the coordinator rank, with the plans of all ranks. ConfigError if no restore could take them back."""
+        _require_alike(all_plans)
         planned: set[MetadataIndex] = set()
         kept = []
         for plan in all_plans:
@@ -91,6 +93,31 @@ class CheckedSavePlanner(DefaultSavePlanner):
         written = {item.index.fqn for item in plan.items}
         self.unchecked = [name for name in self.unchecked if name in written]
         return plan
+
+
+def _require_alike(plans: list[SavePlan]) -> None:
+    """Each rank's state has the keys of rank 0's: at a restore all ranks are asked for the same."""
+    first = _keys(plans[0])
+    for rank, plan in enumerate(plans):
+        surplus = sorted(_keys(plan) - first)
+        if surplus:
+            raise ConfigError(
+                f"the state of rank {rank} has {', '.join(surplus[:3])}, which that of rank 0 has not: "
+                "give all ranks the same keys; what stands under one may differ, for example in a dict"
+            )
+
+
+def _keys(plan: SavePlan) -> set[str]:
+    paths = cast("dict[str, tuple[Any, ...]]", plan.planner_data or {})
+    found = set()
+    for path in paths.values():
+        if path[0] != RESERVED:
+            found.add(str(path[0]))
+        elif path[1] == FROZEN and len(path) > 2:
+            found.add(str(path[2]))
+        elif path[1] == OWN and len(path) > 3:
+            found.add(str(path[3]))
+    return found
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
