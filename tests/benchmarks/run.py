@@ -35,6 +35,13 @@ def loop() -> dict[str, Result]:
     return agent_loop.measure()
 
 
+def slowdown() -> dict[str, Result]:
+    """Steps beside a flush, with few large and with many small tensors."""
+    from benchmarks import agent_slowdown  # noqa: PLC0415
+
+    return agent_slowdown.measure(OUTPUT.parent)
+
+
 def ledger() -> dict[str, Result]:
     """One decision."""
     from benchmarks import ledger_apply  # noqa: PLC0415
@@ -86,6 +93,7 @@ SUITES: dict[str, Callable[[], dict[str, Result]]] = {
     "held": held,
     "loop": loop,
     "flush": flush,
+    "slowdown": slowdown,
 }
 
 
