@@ -14,6 +14,7 @@ from rampmeter.core.errors import (
     RampmeterError,
     RequestRefused,
     RestoreError,
+    SavesFailing,
     StaleAttempt,
 )
 
@@ -35,6 +36,7 @@ __all__ = [
     "RampmeterError",
     "RequestRefused",
     "RestoreError",
+    "SavesFailing",
     "StaleAttempt",
     "__version__",
 ]

@@ -17,7 +17,7 @@ from typing import Any, Self
 from rampmeter import restore as restoring
 from rampmeter.config import job_settings
 from rampmeter.core.clock import Clock, SystemClock
-from rampmeter.core.errors import ConfigError, LeaseLost, RestoreError
+from rampmeter.core.errors import ConfigError, LeaseLost, RestoreError, SavesFailing
 from rampmeter.core.messages import EndReason, Survives
 from rampmeter.daemon.mode import Mode
 from rampmeter.events import Event, Restored
@@ -70,9 +70,10 @@ class Checkpointer:
                              has more than 200 tensors, which in a thread would slow training
     config, code_commit      recorded in the manifest; the commit also from RAMPMETER_CODE_COMMIT, the container's
                              digest from RAMPMETER_CONTAINER_DIGEST
+    raise_after              so many failed saves in a row make `step` raise SavesFailing; None = training goes on
     on_event                 called with `rampmeter.events` values, from the agent's threads
 
-    Raises ConfigError at the start; later only `restore` raises. To be used in a `with` statement.
+    Raises ConfigError at the start; later only `restore` raises, and `step` if asked to. For use in a `with` statement.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class Checkpointer:
         config: Mapping[str, Any] | None = None,
         code_commit: str | None = None,
         check_finite: bool = True,
+        raise_after: int | None = None,
         on_event: Callable[[Event], None] | None = None,
         seed: int | None = None,
     ) -> None:
@@ -117,6 +119,9 @@ class Checkpointer:
         )
         if not str(root):
             raise ConfigError("root is empty: name the directory that holds this job's checkpoints")
+        if raise_after is not None and (type(raise_after) is not int or raise_after < 1):
+            raise ConfigError("raise_after must be an integer of at least 1, or None")
+        self._raise_after = raise_after
         self._keep = Keep(keep=keep, keep_days=keep_days, milestone_steps=milestone_steps)
         self._clock: Clock = SystemClock()
         self._root = Root(root, clock=self._clock)
@@ -301,6 +306,16 @@ class Checkpointer:
             taking.take(step, state, None)
         if not taking.is_sized:
             taking.learn_size(state)
+        if self._raise_after is not None and taking.num_failed >= self._raise_after:
+            self._give_up(taking)
+
+    def _give_up(self, taking: Taking) -> None:
+        last = taking.last_save
+        reason = last.reason if last is not None else None
+        raise SavesFailing(
+            f"{taking.num_failed} saves in a row have failed, the last one of step {last.step if last else '?'} with "
+            f"`{reason}`: look at {self._root.path} and at the log; raise_after={self._raise_after} asked for this"
+        )
 
     def poll(self) -> bool:
         """For loops without a state to save, such as an evaluation: leave it, so that `step` can save, or stop.

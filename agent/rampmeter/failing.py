@@ -4,6 +4,10 @@ import errno
 
 from rampmeter.core.errors import CommitError, ConfigError, LeaseLost
 from rampmeter.core.messages import FailReason
+from rampmeter.core.notice import GiveUp
+
+ABORTED = frozenset({FailReason.LEASE_LOST, FailReason.SUPERSEDED, FailReason.CLOSING, *GiveUp})
+"""Saves that were given up on purpose: nothing has failed."""
 
 _OF_ERRNO = {
     number: FailReason[name] for number, name in errno.errorcode.items() if name in FailReason.__members__

@@ -21,9 +21,9 @@ from rampmeter.core.messages import (
     Request,
     SlotRequest,
 )
-from rampmeter.core.notice import GiveUp
 from rampmeter.core.pacer import Action, Pacer
 from rampmeter.envelope import Envelope
+from rampmeter.failing import ABORTED
 from rampmeter.figures import Figures
 from rampmeter.flow import Flow
 from rampmeter.layout import Claim
@@ -36,7 +36,6 @@ DEFAULT_LEAD_S = 1.0
 _SHORTEST_S = 1e-3
 """The wire's shortest duration; a lead time of 0 would say that the first byte is in hand."""
 
-_ABORT_REASONS = frozenset({FailReason.LEASE_LOST, FailReason.SUPERSEDED, FailReason.CLOSING, *GiveUp})
 _NOTHING_YET = FlowCounters(done_bytes=0, throttled_s=0.0, blocked_s=0.0, busy_s=0.0)
 
 
@@ -288,4 +287,4 @@ class Speech:
 def _outcome(report: SaveReport) -> Outcome:
     if report.committed:
         return Outcome.COMMITTED
-    return Outcome.ABORTED if report.reason in _ABORT_REASONS else Outcome.FAILED
+    return Outcome.ABORTED if report.reason in ABORTED else Outcome.FAILED

@@ -13,6 +13,7 @@ from rampmeter.core.clock import Clock
 from rampmeter.core.messages import FailReason
 from rampmeter.desk import Desk
 from rampmeter.events import Event, SaveStarted
+from rampmeter.failing import ABORTED
 from rampmeter.janitor import Janitor
 from rampmeter.preflight.lookout import Lookout, Tell
 from rampmeter.preflight.shortage import Need
@@ -48,6 +49,8 @@ class Taking:
         self.last_save: SaveReport | None = None
         self.is_noticed = False
         """The job was told that it ends."""
+        self.num_failed = 0
+        """Saves that have failed since the last one that was committed."""
         self.is_sized = False
         self.voice: Spokesman | None = None
         """On rank 0, from `start_speaking` on."""
@@ -204,6 +207,10 @@ class Taking:
 
     def _note_save(self, report: SaveReport) -> None:
         self.last_save = report
+        if report.committed:
+            self.num_failed = 0
+        elif report.reason not in ABORTED:
+            self.num_failed += 1
 
     def _save_over(self, report: SaveReport) -> None:
         """The lease can be given back; on the disk there is still something to do."""

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import rampmeter
+from rampmeter.core.errors import ConfigError, SavesFailing
 from rampmeter.core.messages import FailReason
 from rampmeter.core.pacer import Governance
 from rampmeter.events import Restored, SaveEnded, SaveHeldBack
@@ -310,3 +311,31 @@ def test_public_names_are_what_all_says():
     """__all__ and the real surface are the same."""
     assert all(hasattr(rampmeter, name) for name in rampmeter.__all__)
     assert list(rampmeter.__all__) == sorted(rampmeter.__all__)
+
+
+def _fail_until(num_failed, root, **options):
+    """Train with a state that no save takes, until so many have failed; the reasons of those that did."""
+    events, run, step = [], Run(), 0
+    state = run.state | {"bad": torch.tensor([float("nan")])}
+    reasons = []
+    with rampmeter.Checkpointer(root, on_event=events.append, interval_max_s=0.1, **options) as ckpt:
+        while len(reasons) < num_failed:
+            run.train_one()
+            step += 1
+            ckpt.step(step, state)
+            reasons = [event.reason for event in events if isinstance(event, SaveEnded)]
+    return reasons
+
+
+def test_saves_that_fail_raise_only_if_asked_to(tmp_path):
+    """With raise_after=2 the second failure in a row ends training, with its reason; without it nothing does."""
+    assert _fail_until(4, tmp_path / "a") == [FailReason.NOT_FINITE] * 4
+    with pytest.raises(SavesFailing, match=r"2 saves in a row have failed, .* with `not_finite`"):
+        _fail_until(4, tmp_path / "b", raise_after=2)
+
+
+@pytest.mark.parametrize("raise_after", [0, -1, 1.5, True, "2"])
+def test_raise_after_is_a_whole_number(tmp_path, raise_after):
+    """Refused at the start, by name."""
+    with pytest.raises(ConfigError, match="raise_after"):
+        rampmeter.Checkpointer(tmp_path, raise_after=raise_after)

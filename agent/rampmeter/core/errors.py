@@ -9,6 +9,7 @@ RampmeterError
 ├── LeaseLost                stop before the next chunk and ask for a new lease
 ├── CommitError              this save is lost, the ones before stand; the next interval brings another
 │   └── RankFailed           because of another rank of this job, which the message names
+├── SavesFailing             so many saves in a row have failed as was asked for: look at the storage, then start again
 └── RestoreError             nothing was loaded and no tensor was touched
     ├── CorruptCheckpoint    this checkpoint is damaged; an older one may be whole
     ├── ForeignCheckpoints   the root holds checkpoints of another writer: adopt them, or load one yourself
@@ -82,6 +83,10 @@ class CommitError(RampmeterError):
 
 class RankFailed(CommitError):
     """This rank stopped its share of a save because another rank has failed. `reason` is that rank's."""
+
+
+class SavesFailing(RampmeterError):
+    """Raised into training where it was asked for. The checkpoints before are whole."""
 
 
 class RestoreError(RampmeterError):
