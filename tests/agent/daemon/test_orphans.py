@@ -154,7 +154,7 @@ def train(root):
     from rampmeter.daemon.guardian import Guardian
     from rampmeter.layout import Root
     from support.hired import CLOCK, Desk
-    Desk(Root(root), Guardian(CLOCK)).begin(1, {"t": torch.ones(5)}).result(60)
+    Desk(Root(root), Guardian(CLOCK)).begin(1, {"t": torch.ones(5)}).result(200)
 if __name__ == "__main__":
     process = multiprocessing.get_context(sys.argv[1]).Process(target=train, args=(sys.argv[2],), daemon=True)
     process.start()
@@ -178,7 +178,7 @@ from rampmeter.daemon.guardian import Guardian
 from rampmeter.layout import Root
 from support.hired import CLOCK, Desk
 guardian = Guardian(CLOCK)
-Desk(Root(sys.argv[2]), guardian).begin(1, {"t": torch.ones(5)}).result(60)
+Desk(Root(sys.argv[2]), guardian).begin(1, {"t": torch.ones(5)}).result(200)
 guardian.close()
 """)
     count = tmp_path / "count"
