@@ -18,7 +18,7 @@ from rampmeter.throttle import Throttle
 from support.rank_programs import Ranks, rank_programs
 from support.scripted import Answers, Scripted
 
-LIMIT_S = 60.0
+LIMIT_S = 200.0
 
 
 class Sampler:
