@@ -100,12 +100,13 @@ def num_read(pid: int) -> int:
     return int(Path(f"/proc/{pid}/io").read_text().split()[1])
 
 
-def watch_reading(job: Job) -> list[tuple[float, int]]:
-    """When, and how much both ranks together had read by then, until they have restored."""
+def watch_reading(job: Job) -> list[tuple[float, int, float]]:
+    """How much both ranks together had read, with a time before and one after the look, until they have restored."""
     pids = [job.wait("begun", rank=rank)["pid"] for rank in (0, 1)]
     seen = []
     while len(job.find("started")) < 2:
-        seen.append((SystemClock().now(), sum(num_read(pid) for pid in pids)))
+        before_s = SystemClock().now()
+        seen.append((before_s, sum(num_read(pid) for pid in pids), SystemClock().now()))
         time.sleep(0.02)
     return seen
 
@@ -139,10 +140,10 @@ def test_two_ranks_read_at_the_read_budget_together_under_one_lease(
     assert all(2.2 < said["took_s"] < 10.0 for said in job.find("started"))
     begun_s, ended_s = rates(job)[0][0], rates(job)[-1][0]
     assert 2.2 < ended_s - begun_s < 10.0
-    reading = [(now_s, count) for now_s, count in seen if now_s < ended_s]
-    for now_s, count in reading:
-        in_a_second = [later - count for later_s, later in reading if 0 < later_s - now_s <= 1.0]
-        assert max(in_a_second, default=0) <= BUDGET + BURST_BYTES + IN_HAND_BYTES
+    reading = [look for look in seen if look[2] < ended_s]
+    for before_s, was, _ in reading:
+        in_a_second = [count - was for _, count, after_s in reading if 0 < after_s - before_s <= 1.0]
+        assert max(in_a_second) <= BUDGET + BURST_BYTES + IN_HAND_BYTES
 
 
 def test_the_coordinator_hears_of_the_bytes_of_all_ranks(

@@ -112,7 +112,7 @@ def test_a_rate_whose_time_is_over_pauses_all(run: Any) -> None:
     """Although rank 0 says nothing new: each rank has a deadline of its own."""
     first, second = run("""
 def begin(flow):
-    flow.set_rate(2_000_000, SystemClock().now() + 1.0)
+    flow.set_rate(4_000_000, SystemClock().now() + 1.0)
     later(4.0, lambda: flow.set_rate(None))
 answer = paced()
 """)
