@@ -72,6 +72,15 @@ def share_out(bitmaps: Sequence[bytes], sizes_bytes: Sequence[int]) -> NDArray[n
     return owners
 
 
+def loads(owners: NDArray[np.int64], sizes_bytes: Sequence[int], num_ranks: int) -> list[int]:
+    """The bytes that each rank verifies."""
+    found = [0] * num_ranks
+    for owner, size_bytes in zip(owners.tolist(), sizes_bytes, strict=True):
+        if owner >= 0:
+            found[owner] += size_bytes
+    return found
+
+
 def _needing(needs: NDArray[np.uint8], block: int) -> NDArray[np.int64]:
     """The ranks whose bit of this block is set."""
     bit = _PER_BYTE - 1 - block % _PER_BYTE

@@ -28,7 +28,9 @@ from rampmeter.preflight.lookout import Lookout
 from rampmeter.ranks.crew import REPLACED, Crew
 from rampmeter.ranks.opening import num_ranks, open_together
 from rampmeter.ranks.team import Hooks
-from rampmeter.reading.slot import read_slot, unpaced
+from rampmeter.reading.rankpace import rank_slot
+from rampmeter.reading.slot import Slot, read_slot, unpaced
+from rampmeter.reading.turns import LEAVING
 from rampmeter.report import SaveReport
 from rampmeter.restore import RestoredCheckpoint
 from rampmeter.retention import Keep
@@ -241,7 +243,7 @@ class Checkpointer:
         """Load the newest whole checkpoint into `state` (or exactly `step`); its step, or None if there is none.
 
         Waits for a read slot as long as the coordinator answers, and for up to half a minute where it does not; the
-        ranks of a job of several read at once and unpaced.
+        ranks of a job of several share one.
 
         Raises RestoreError if there are checkpoints but none can be loaded, ForeignCheckpoints if the root holds
         another writer's and `fresh` is not said, SystemExit(75) if the end of the job is announced before all is read.
@@ -267,17 +269,22 @@ class Checkpointer:
     def _restore(
         self, taking: Taking, state: State, *, step: int | None, fresh: bool
     ) -> RestoredCheckpoint | None:
-        alone = taking.voice if self._crew is None and not self._closed else None
-        slot = unpaced if alone is None else partial(read_slot, alone.desk)
+        slot = self._read_slot(taking)
         try:
             with nullcontext() if self._crew is None else self._crew.group_of_its_own() as group:
                 return restoring.restore(self._root, state, step=step, fresh=fresh, slot=slot, group=group)
         except LeaseLost as error:
-            if taking.is_noticed and not taking.is_replaced:
+            if str(error) == LEAVING:
                 raise SystemExit(EXIT_PREEMPTED) from error
             raise RestoreError(
                 "nothing is loaded: a newer attempt of this job has claimed the root"
             ) from error
+
+    def _read_slot(self, taking: Taking) -> Slot:
+        desk = None if taking.voice is None or self._closed else taking.voice.desk
+        if self._crew is not None:
+            return partial(rank_slot, desk, self._crew.rank.number, self._clock)
+        return unpaced if desk is None else partial(read_slot, desk)
 
     def _go_on_from(self, directory: str, *, by_name: bool) -> None:
         self._saver.parent = name = StepName.parse(directory)

@@ -6,7 +6,9 @@ Until then the rate from before may still be in use on some rank, and the coordi
 from rampmeter.core.pacer import Action
 
 LOOK_AGAIN_S = 0.02
-"""Between looks whether all ranks follow a new rate: they hear it within a quarter of a second."""
+"""Between looks whether all ranks follow a new rate: they hear it within half a second."""
+
+_RENEWALS = frozenset({Action.RENEW, Action.RENEW_READ})
 
 _WITHIN_S = 1.0
 """A renewal waits for so long. A rank that needs longer is ill, and the save will fail or the lease end."""
@@ -36,4 +38,4 @@ class Confirming:
 
     def delays(self, action: Action, now_s: float) -> bool:
         """Whether to say it later: a renewal may be held for seconds, and should confirm the answer before it."""
-        return action is Action.RENEW and self.is_open and now_s < self._answered_s + _WITHIN_S
+        return action in _RENEWALS and self.is_open and now_s < self._answered_s + _WITHIN_S

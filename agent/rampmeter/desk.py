@@ -18,7 +18,7 @@ from rampmeter.core.notice import GivenUp, GiveUp
 from rampmeter.core.pacer import Action, Governance, Pacer, PacerState
 from rampmeter.events import CoordinatorHeard, Event, RateChanged, SaveHeldBack, StateChanged
 from rampmeter.figures import Figures
-from rampmeter.flow import Flow
+from rampmeter.flow import Flow, ReadFlow
 from rampmeter.joblog import log_given_up, log_held_back, log_plan, log_saved
 from rampmeter.layout import Claim
 from rampmeter.preflight.lookout import HANGS, Tell
@@ -134,12 +134,17 @@ class Desk:
 
     def begin_read(self, num_bytes: int) -> Throttle:
         """A checkpoint of `num_bytes` is about to be read, through this cell."""
+        throttle = Throttle(clock=self._clock)
+        self.steer_read(num_bytes, throttle)
+        return throttle
+
+    def steer_read(self, num_bytes: int, flow: ReadFlow) -> None:
+        """So many bytes are about to be read, by one process or by all ranks, as `flow` is told."""
         with self._lock:
             self._pacer.begin_reading(num_bytes, self._clock.now())
-            throttle = self._reads.begin()
+            self._reads.begin(flow)
             self.advance()
         self._poke()
-        return throttle
 
     def read_through(self) -> None:
         """All of it was read; what follows needs no storage."""
@@ -325,7 +330,8 @@ class Desk:
     # -- inside ------------------------------------------------------------------------------------------------
 
     def _confirm(self) -> None:
-        if self._confirming.is_open and (self._flow is None or self._flow.is_followed):
+        is_followed = (self._flow is None or self._flow.is_followed) and self._reads.is_followed
+        if self._confirming.is_open and is_followed:
             self._speech.applied(*self._confirming.take())
 
     def _writes_without_lease(self) -> bool:

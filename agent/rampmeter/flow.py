@@ -1,4 +1,4 @@
-"""What steers the writing of a save, as its protocol: one throttle, or those of all ranks of a job."""
+"""What steers the writing of a save or a restore, as its protocol: one throttle, or those of all ranks of a job."""
 
 from typing import Protocol
 
@@ -20,3 +20,10 @@ class Flow(Protocol):
     @property
     def is_followed(self) -> bool:
         """Whether every writer obeys the newest rate by now."""
+
+
+class ReadFlow(Flow, Protocol):
+    """Of one restore."""
+
+    def end(self) -> None:
+        """All was read, or nothing more will be."""

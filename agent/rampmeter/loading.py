@@ -19,8 +19,8 @@ from torch.optim import Optimizer
 
 from rampmeter import dcp
 from rampmeter.belonging import Path, SavedParts, Source
-from rampmeter.blocks import BlockMap, share_out
-from rampmeter.core.errors import RestoreError
+from rampmeter.blocks import BlockMap, loads, share_out
+from rampmeter.core.errors import LeaseLost, RestoreError
 from rampmeter.freezing import thaw
 from rampmeter.layout import METADATA_NAME
 from rampmeter.ranks.peers import Peers
@@ -70,7 +70,16 @@ def _verify(reader: dcp.VerifiedReader, bitmap: bytes, peers: Peers) -> bool:
     blocks = BlockMap(reader.manifest)
     owners = share_out(peers.gather(bitmap), blocks.sizes_bytes)
     mine = blocks.named(np.flatnonzero(owners == peers.rank).tolist())
-    peers.agree(lambda: reader.verifier.verify_blocks(mine, is_pointless=lambda: peers.has_failed))
+
+    def verify() -> None:
+        try:
+            reader.verifier.verify_blocks(mine, is_pointless=lambda: peers.has_failed)
+        except LeaseLost:
+            if not peers.has_failed:
+                raise
+
+    with reader.pace.among(loads(owners, blocks.sizes_bytes, peers.world_size)) as rider:
+        peers.agree(verify, rider)
     not_needed = blocks.named(np.flatnonzero(owners < 0).tolist())
     return not_needed.keys() <= {METADATA_NAME}  # which each rank has verified for itself
 

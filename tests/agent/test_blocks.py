@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from rampmeter.blocks import BlockMap, share_out
+from rampmeter.blocks import BlockMap, loads, share_out
 from rampmeter.manifest import FileEntry, Manifest
 
 
@@ -73,8 +73,9 @@ def test_each_needed_block_has_one_owner_that_needs_it(seed: int) -> None:
         assert (owner == -1) == (not any(block in need for need in needs))
         assert owner == -1 or block in needs[owner]
     if density == 1.0:
-        loads = [
-            sum(size for size, owner in zip(sizes, owners, strict=True) if owner == r)
-            for r in range(num_ranks)
-        ]
-        assert max(loads) <= sum(sizes) / num_ranks + 100
+        assert max(loads(owners, sizes, num_ranks)) <= sum(sizes) / num_ranks + 100
+
+
+def test_the_loads_of_the_ranks_are_the_bytes_that_they_verify() -> None:
+    """A block that nobody needs counts for nobody; a rank may have none."""
+    assert loads(np.array([1, -1, 0, 1]), [5, 7, 11, 13], 3) == [11, 18, 0]

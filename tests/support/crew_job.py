@@ -59,7 +59,7 @@ class Rank:
             with Checkpointer(
                 root=self.mine("root"),
                 job="crew",
-                seed=self.rank,
+                seed=self.mine("seed", self.rank),
                 on_event=lambda event: self.tell(type(event).__name__, event=_plain(event)),
                 **self.job.get("options", {}),
             ) as ckpt:
@@ -72,8 +72,11 @@ class Rank:
 
     def train(self, ckpt):
         state = self.state = self.make_state()
+        self.tell("begun", pid=os.getpid())
+        begun_s = time.monotonic()
         step = (ckpt.restore(state) or 0) if self.job.get("restores") else 0
-        self.tell("started", pid=os.getpid(), step=step, sums=self.sums())
+        took_s = time.monotonic() - begun_s
+        self.tell("started", pid=os.getpid(), step=step, sums=self.sums(), took_s=took_s)
         step += self.mine("ahead", 0)
         end_s = time.monotonic() + self.mine("limit_s", 60.0)
         seen = None

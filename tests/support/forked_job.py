@@ -62,7 +62,7 @@ class Job:
 
     def kill(self, *ranks: int) -> None:
         """Whatever of it still runs, or of these ranks."""
-        for said in self.find("started"):
+        for said in self.find("started") + self.find("begun"):
             if said["rank"] in (ranks or range(len(self.told))) and not self.find(
                 "exited", rank=said["rank"]
             ):

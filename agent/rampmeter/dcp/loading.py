@@ -21,6 +21,7 @@ class VerifiedReader(FileSystemReader):
     def __init__(self, directory: Path, manifest: Manifest, *, pace: Pace = UNPACED) -> None:
         super().__init__(directory)
         self.manifest = manifest
+        self.pace = pace
         self.verifier = Verifier(directory, manifest, pace=pace)
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:

@@ -2,8 +2,9 @@
 
 Every piece of work runs on the caller's thread; a thread beside it says twice a second whether it still runs. So a
 collective never waits longer than that for a rank that is alive, whatever the time-out of the group and however long a
-slow storage takes, and the failure of one rank is the failure of all, with the same error. Decides nothing about what
-is done. All ranks must make the same calls in the same order.
+slow storage takes, and the failure of one rank is the failure of all, with the same error. What a rider of the work has
+to say to the other ranks goes along. Decides nothing about what is done. All ranks must make the same calls in the same
+order.
 """
 
 import pickle
@@ -16,8 +17,13 @@ import torch
 import torch.distributed as dist
 
 from rampmeter.core.errors import RestoreError
+from rampmeter.ranks.rider import Rider
 
 _TICK_S = 0.5
+_RIDDEN_TICK_S = 0.25
+"""Where somebody rides along: what is said reaches all within this, and is known to be followed within twice that."""
+
+_LAST_BEATS_S = 1.0
 
 T = TypeVar("T")
 
@@ -36,15 +42,15 @@ class Peers:
         """Whether another rank has failed in the work that all are doing: to finish it has no use any more."""
         return self._round is not None and self._round.has_failed
 
-    def agree(self, work: Callable[[], T]) -> T:
+    def agree(self, work: Callable[[], T], rider: Rider | None = None) -> T:
         """What `work` gives on this rank, when it has succeeded on all of them.
 
         If it failed on some, the error of the lowest of these is raised on every rank. RestoreError if the ranks lost
-        each other.
+        each other. `rider` is on all ranks or on none.
         """
         if self._group is None:
             return work()
-        self._round = now = _Round(self._group, self.rank)
+        self._round = now = _Round(self._group, self.rank, rider)
         try:
             result = work()
         except Exception as error:
@@ -53,6 +59,7 @@ class Peers:
             raise
         except BaseException:
             now.ends(RestoreError("it was interrupted"))
+            now.wait(_LAST_BEATS_S)  # until no rank works on: what they share is given up when this is raised
             raise
         now.ends(None)
         now.raise_failure(None)
@@ -91,9 +98,11 @@ def _together() -> Iterator[None]:
 class _Round:
     """One piece of work of all ranks. Its thread runs all collectives, also when the work was left by Ctrl-C."""
 
-    def __init__(self, group: dist.ProcessGroup, rank: int) -> None:
+    def __init__(self, group: dist.ProcessGroup, rank: int, rider: Rider | None) -> None:
         self._group = group
         self._rank = rank
+        self._rider = rider
+        self._tick_s = 0.0 if rider is not None else _TICK_S
         self._done = threading.Event()
         self._own: Exception | None = None
         self._failure: Exception | None = None
@@ -105,6 +114,10 @@ class _Round:
         """The work of this rank is over."""
         self._own = error
         self._done.set()
+
+    def wait(self, limit_s: float) -> None:
+        """For the others, but not for ever."""
+        self._thread.join(limit_s)
 
     def raise_failure(self, own: Exception | None) -> None:
         """Wait for the others; raise what all raise, if anything."""
@@ -120,21 +133,36 @@ class _Round:
                 if self.has_failed:
                     self._failure = self._lowest()
         except Exception as error:
-            self.has_failed = True
             self._failure = error
+            self._note_failed()
+
+    def _note_failed(self) -> None:
+        self.has_failed = True
+        if self._rider is not None:
+            self._rider.ends()
 
     def _is_over(self) -> bool:
         """Whether all ranks have done their work; asks for it at once when this one has, else in a while."""
-        self._done.wait(_TICK_S)
+        self._done.wait(self._tick_s)
         is_done = self._done.is_set()
-        has_failed = is_done and self._own is not None
-        num = torch.tensor([not is_done, has_failed], dtype=torch.int64, device="cpu")
-        dist.all_reduce(num, group=self._group)
-        self.has_failed = bool(num[1])
-        return not num[0]
+        told = [] if self._rider is None else self._rider.says()
+        sums = torch.tensor([not is_done, self._why() is not None, *told], dtype=torch.int64, device="cpu")
+        dist.all_reduce(sums, group=self._group)
+        num_at_work, num_failed, *heard = sums.tolist()
+        if self._rider is not None:
+            self._rider.hears(heard)
+            self._tick_s = _RIDDEN_TICK_S
+        if num_failed:
+            self._note_failed()
+        return bool(num_at_work == 0)
+
+    def _why(self) -> Exception | None:
+        """Why it fails on this rank, as far as is known."""
+        return self._own or (None if self._rider is None else self._rider.failure)
 
     def _lowest(self) -> Exception:
-        mine = None if self._own is None else _portable(self._own, self._rank)
+        why = self._why()
+        mine = None if why is None else _portable(why, self._rank)
         failures: list[Any] = [None] * dist.get_world_size(self._group)
         dist.all_gather_object(failures, mine, group=self._group)
         return cast(Exception, pickle.loads(next(item for item in failures if item is not None)))  # noqa: S301 - ours

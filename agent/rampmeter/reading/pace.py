@@ -7,10 +7,11 @@ and not paced, and what the file system reads ahead comes on top, at most one of
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from rampmeter.ranks.rider import Rider
 from rampmeter.throttle import Throttle
 
 
@@ -35,6 +36,10 @@ class Pace(Protocol):
         """Ends all reading when what is inside raises: threads that wait for their turn must not be waited for."""
         ...
 
+    def among(self, loads_bytes: Sequence[int]) -> AbstractContextManager[Rider | None]:
+        """Around the verification of these bytes by the ranks, each its own; what goes along with their beats."""
+        ...
+
 
 class Unpaced:
     """As fast as it goes."""
@@ -43,6 +48,9 @@ class Unpaced:
         return _read
 
     def guarded(self) -> AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def among(self, loads_bytes: Sequence[int]) -> AbstractContextManager[None]:  # noqa: ARG002 - all are alike
         return contextlib.nullcontext()
 
 
@@ -73,6 +81,9 @@ class LeasedPace:
         except BaseException:
             self._throttle.abort("interrupted")
             raise
+
+    def among(self, loads_bytes: Sequence[int]) -> AbstractContextManager[None]:  # noqa: ARG002 - it is alone
+        return contextlib.nullcontext()
 
     def _paid_read(self, stream: ByteSource, buffer: memoryview) -> int:
         piece = buffer[: self._throttle.chunk_bytes()]

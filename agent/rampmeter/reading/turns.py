@@ -14,9 +14,10 @@ from rampmeter.core.reading import Reading, ReadWait
 from rampmeter.core.units import format_bytes, format_rate
 from rampmeter.envelope import Envelope
 from rampmeter.events import Event, RestoreRateChanged, RestoreWaits
+from rampmeter.flow import ReadFlow
 from rampmeter.reading.telling import WaitLog, meaning
 from rampmeter.reading.words import word
-from rampmeter.throttle import FlowCounters, Throttle
+from rampmeter.throttle import FlowCounters
 
 _log = logging.getLogger("rampmeter")
 
@@ -37,39 +38,43 @@ class ReadTurns:
         self._clock = clock
         self._on_event = on_event
         self._wait_log = WaitLog(pool)
-        self._throttle: Throttle | None = None
+        self._flow: ReadFlow | None = None
         self._counters = _NOTHING_YET
         self._allowed: tuple[int | None, float | None] = (0, None)
 
-    def begin(self) -> Throttle:
-        """A cell for the restore that has just begun."""
-        self._throttle, self._allowed = Throttle(clock=self._clock), (0, None)
+    def begin(self, flow: ReadFlow) -> None:
+        """A restore has just begun, steered by `flow`: the cell of a process, or what steers those of all ranks."""
+        self._flow, self._allowed = flow, (0, None)
         self._counters = _NOTHING_YET
-        return self._throttle
 
     def end(self, now_s: float) -> None:
         """All that has to be paid for was read, or nothing more will be; what was counted is for the release."""
-        throttle, self._throttle = self._throttle, None
-        if throttle is None:
+        flow, self._flow = self._flow, None
+        if flow is None:
             return
-        throttle.set_rate(None)  # nobody looks after this cell any more: nobody must wait at it
-        throttle.end()
-        self._counters = throttle.counters()
+        flow.set_rate(None)  # nobody looks after this cell any more: nobody must wait at it
+        flow.end()
+        self._counters = flow.counters()
         self._wait_log.look(None, now_s)
         if self._allowed[0] != 0:
             self._tell_rate(0, None, now_s)
 
     def stop(self, reason: str) -> None:
         """Let nothing more in; whoever reads gets LeaseLost."""
-        if self._throttle is not None:
-            self._throttle.abort(reason)
+        if self._flow is not None:
+            self._flow.abort(reason)
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether all that read obey the newest rate by now."""
+        return self._flow is None or self._flow.is_followed
 
     def carry(self, now_s: float, *, leaving: bool, saving: bool) -> None:
         """Tell the cell what may be read now, and people what is waited for. `saving`: a flush of ours goes first."""
-        if self._throttle is None:
+        if self._flow is None:
             return
         if leaving:
-            self._throttle.abort(LEAVING)
+            self._flow.abort(LEAVING)
         self._carry_rate(now_s)
         why = self._reading.waits_for(now_s)
         if why is not None and saving and why is not ReadWait.DELAY:
@@ -80,19 +85,19 @@ class ReadTurns:
     def wake_at(self, now_s: float) -> float:
         """When `carry` may have something to tell."""
         at_s = self._wait_log.tell_at_s
-        return at_s if self._throttle is not None and at_s > now_s else float("inf")
+        return at_s if self._flow is not None and at_s > now_s else float("inf")
 
     def word(self, action: Action, envelope: Envelope, now_s: float) -> Request:
         """The request that stands for `action`."""
-        counters = self._counters if self._throttle is None else self._throttle.counters()
+        counters = self._counters if self._flow is None else self._flow.counters()
         return word(action, envelope, self._reading, counters, now_s)
 
     def _carry_rate(self, now_s: float) -> None:
         allowed = self._reading.allowance(now_s)
-        if allowed == self._allowed or self._throttle is None:
+        if allowed == self._allowed or self._flow is None:
             return
         before, self._allowed = self._allowed[0], allowed
-        self._throttle.set_rate(*allowed)
+        self._flow.set_rate(*allowed)
         if before == 0:
             self._log_begin(allowed[0])
         self._tell_rate(*allowed, now_s)

@@ -94,6 +94,77 @@ for thread in threading.enumerate():
     assert answers == [lost, ["KeyboardInterrupt", "", None], lost]
 
 
+RIDER = """
+import threading
+
+class Rider:
+    def __init__(self, failure=None):
+        self.heard, self.failure, self.ended = [], failure, threading.Event()
+    def says(self):
+        return [rank + 1, 10 * (rank + 1)]
+    def hears(self, sums):
+        self.heard.append(sums)
+    def ends(self):
+        self.ended.set()
+"""
+
+
+def test_who_rides_along_hears_the_sums_of_all_in_each_beat(ranks: Ranks, tmp_path: Any) -> None:
+    """At once, four times a second while any rank works, and when all have done."""
+    answers = _run(
+        ranks,
+        tmp_path,
+        RIDER
+        + """
+import time
+rider = Rider()
+peers.agree(lambda: time.sleep(0.6 if rank == 1 else 0.0), rider)
+answer = [rider.heard, rider.ended.is_set()]
+""",
+    )
+    for heard, ended in answers:
+        assert 3 <= len(heard) <= 6
+        assert heard == [[6, 60]] * len(heard)
+        assert not ended
+
+
+def test_a_rider_can_let_the_work_fail_that_would_not_end(ranks: Ranks, tmp_path: Any) -> None:
+    """On all ranks, with its error; each hears that its work has no use any more. Then they can go on together."""
+    answers = _run(
+        ranks,
+        tmp_path,
+        RIDER
+        + """
+rider = Rider(CommitError("enough", reason="quota") if rank == 2 else None)
+answer = [told(lambda: peers.agree(lambda: rider.ended.wait(20.0), rider)), peers.agree(lambda: "goes on")]
+""",
+    )
+    assert answers == [[["CommitError", "enough", "quota"], "goes on"]] * 3
+
+
+def test_a_rank_that_is_gone_ends_the_work_of_who_rides_along(ranks: Ranks, tmp_path: Any) -> None:
+    """The work that waits for a word of it is not waited for."""
+    outcomes = ranks.run(
+        3,
+        tmp_path,
+        HEAD
+        + RIDER
+        + """
+import os, time
+rider = Rider()
+begun_s = time.monotonic()
+work = (lambda: os._exit(3)) if rank == 1 else (lambda: rider.ended.wait(20.0))
+answer = told(lambda: peers.agree(work, rider)) + [time.monotonic() - begun_s]
+""",
+    )
+    assert outcomes[1]["error"] == "died"
+    for rank in (0, 2):
+        kind, message, _, took_s = outcomes[rank]["answer"]
+        assert kind == "RestoreError"
+        assert message.startswith("the ranks of this job lost each other: ")
+        assert took_s < 10.0
+
+
 def test_a_process_that_is_alone_agrees_with_itself() -> None:
     """Without a group and without a thread; errors are passed as they are."""
     peers = Peers()
