@@ -19,6 +19,7 @@ from rampmeter.config import job_settings
 from rampmeter.core.clock import Clock, SystemClock
 from rampmeter.core.errors import ConfigError, LeaseLost, RestoreError, SavesFailing
 from rampmeter.core.messages import EndReason, Survives
+from rampmeter.core.proving import DEFAULT_EVERY_S, Proving
 from rampmeter.daemon.mode import Mode
 from rampmeter.events import Event, Restored
 from rampmeter.janitor import Janitor
@@ -32,6 +33,7 @@ from rampmeter.reading.rankpace import rank_slot
 from rampmeter.reading.slot import Slot, read_slot, unpaced
 from rampmeter.reading.turns import LEAVING
 from rampmeter.report import SaveReport
+from rampmeter.rereading.rereader import Rereader
 from rampmeter.restore import RestoredCheckpoint
 from rampmeter.retention import Keep
 from rampmeter.rollback import Choice, note_choice, withdraw_choice
@@ -67,6 +69,8 @@ class Checkpointer:
     interval_min_s is hard, interval_max_s a wish
     keep, keep_days, milestone_steps   what stays: the newest few, the last one of each of so many days, and the first
                              one at or after each multiple of so many steps
+    verify_every_s           how often one checkpoint is read back from storage beside training, to know that it has
+                             been kept (an hour, or 10 commits if that is sooner); None = never
     writer_class             a FileSystemWriter class to write through, for storage that is not a mounted directory
     mode                     who writes: `thread` of training, `process` beside it, or `auto`: a process where the state
                              has more than 200 tensors, which in a thread would slow training
@@ -90,6 +94,7 @@ class Checkpointer:
         keep: int = 3,
         keep_days: int = 7,
         milestone_steps: int | None = None,
+        verify_every_s: float | None = DEFAULT_EVERY_S,
         mtbf_s: float | None = None,
         restart_s: float | None = None,
         interval_min_s: float | None = None,
@@ -126,6 +131,7 @@ class Checkpointer:
         self._raise_after = raise_after
         self._keep = Keep(keep=keep, keep_days=keep_days, milestone_steps=milestone_steps)
         self._clock: Clock = SystemClock()
+        self._proving = Proving(verify_every_s, now_s=self._clock.now())
         self._root = Root(root, clock=self._clock)
         self._listener = on_event
         self._rng = random.Random(seed)
@@ -198,7 +204,15 @@ class Checkpointer:
             on_claim=self._saver.go_on_as,
         )
         janitor = Janitor(self._root, self._keep, attempt=claim.number, is_fenced=voice.is_fenced)
-        taking.start_speaking(voice, janitor)
+        rereader = Rereader(
+            self._root,
+            voice.desk,
+            self._proving,
+            clock=self._clock,
+            is_fenced=voice.is_fenced,
+            tell=self._tell,
+        )
+        taking.start_speaking(voice, janitor, rereader)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

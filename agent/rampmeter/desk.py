@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from rampmeter import telling
 from rampmeter.confirming import LOOK_AGAIN_S, Confirming
 from rampmeter.core.clock import Clock
-from rampmeter.core.lifecycle import OF_A_RESTORE
-from rampmeter.core.messages import AnyAnswer, EndReason, Fence, Plan, Request, SlotRequest
+from rampmeter.core.lifecycle import OF_A_REREAD, OF_A_RESTORE
+from rampmeter.core.messages import AnyAnswer, EndReason, FailReason, Fence, Plan, Request, SlotRequest
 from rampmeter.core.notice import GivenUp, GiveUp
 from rampmeter.core.pacer import Action, Governance, Pacer, PacerState
 from rampmeter.events import CoordinatorHeard, Event, RateChanged, SaveHeldBack, StateChanged
@@ -25,6 +25,7 @@ from rampmeter.preflight.lookout import HANGS, Tell
 from rampmeter.preflight.shortage import Shortage
 from rampmeter.reading.turns import ReadTurns
 from rampmeter.report import SaveReport
+from rampmeter.rereading.turns import RereadTurns, local_rate
 from rampmeter.speech import Restoration, Speech
 from rampmeter.throttle import Throttle
 
@@ -75,6 +76,7 @@ class Desk:
         self._poke = poke
         self._look = look
         self._reads = ReadTurns(pacer.reading, pool=speech.settings.pool, clock=clock, on_event=on_event)
+        self._rereads = RereadTurns(pacer.rereading, clock=clock)
         self._held_back: Shortage | None = None
         self._lock = threading.RLock()
         self._flow: Flow | None = None
@@ -162,6 +164,34 @@ class Desk:
             self._pacer.reading.end(now_s)
         self._poke()
 
+    def begin_reread(self, num_bytes: int) -> Throttle:
+        """A checkpoint of `num_bytes` is to be read back beside training, through this cell."""
+        with self._lock:
+            rate = local_rate(num_bytes, self._speech.figures.at_work_s)
+            self._pacer.rereading.begin(num_bytes, rate)
+            throttle = self._rereads.begin()
+            self.advance()
+        self._poke()
+        return throttle
+
+    def end_reread(self) -> None:
+        """It was read back, or will not be."""
+        with self._lock:
+            self._rereads.end()
+            self._pacer.rereading.end(self._clock.now())
+        self._poke()
+
+    def reread_no_more(self, reason: str) -> None:
+        """Nothing is to be read back any more."""
+        with self._lock:
+            self._rereads.stop(reason)
+        self.end_reread()
+
+    def found_damaged(self) -> None:
+        """A checkpoint that counted as saved is none: counted as a save that failed."""
+        with self._lock:
+            self._speech.note_failed(FailReason.DAMAGED)
+
     def stall_known(self, stall_s: float) -> None:
         """The cold-start figure for the stall of a save; `size_known` tells it on."""
         with self._lock:
@@ -195,6 +225,7 @@ class Desk:
             if self._flow is not None:
                 self._flow.abort("superseded")
             self._reads.stop("superseded")
+            self._rereads.stop("superseded")
 
     @property
     def plan(self) -> Plan | None:
@@ -246,6 +277,7 @@ class Desk:
             self._carry_rate(now_s)
             leaving = self._noticed_s is not None
             self._reads.carry(now_s, leaving=leaving, saving=self._pacer.holds_snapshot)
+            self._rereads.carry(now_s, leaving=leaving)
             self._confirm()
             action = self._pacer.next_action(now_s)
             return Action.NOTHING if self._confirming.delays(action, now_s) else action
@@ -267,6 +299,8 @@ class Desk:
             now_s = self._clock.now()
             if action in OF_A_RESTORE:
                 return self._reads.word(action, self._speech.envelope(), now_s), now_s
+            if action in OF_A_REREAD:
+                return self._rereads.word(action, self._speech.envelope(), now_s), now_s
             return self._speech.word(action, self._pacer, self._flow, now_s), now_s
 
     def has_become_urgent(self, request: Request) -> bool:
@@ -280,7 +314,8 @@ class Desk:
             now_s = self._clock.now()
             self._confirming.answered(answer.seq, fence.epoch if fence else 0, now_s)
             before = self._pacer.lease_clock.plan
-            self._pacer.answered(answer, first_sent_s, now_s, of_read=action in OF_A_RESTORE)
+            of_read, of_reread = action in OF_A_RESTORE, action in OF_A_REREAD
+            self._pacer.answered(answer, first_sent_s, now_s, of_read=of_read, of_reread=of_reread)
             self._pacer.said(action, now_s)
             if action is Action.REGISTER and not self._speech.has_told_size:
                 self._pacer.forgotten()  # it became known while this was on its way
@@ -311,7 +346,7 @@ class Desk:
             now_s = self._clock.now()
             words: list[Request] = []
             last = self._pacer.next_action(now_s)
-            if last in (Action.RELEASE, Action.RELEASE_READ):
+            if last in (Action.RELEASE, Action.RELEASE_READ, Action.RELEASE_REREAD):
                 words.append(self.word(last)[0])
             return [*words, self._speech.farewell(reason)]
 

@@ -105,6 +105,15 @@ class Restored(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadBack(Event):
+    """A committed checkpoint was read back from storage beside training: whole (`damage` None), or what is wrong."""
+
+    step: int
+    directory: str
+    damage: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanChanged(Event):
     """The coordinator tells another interval than before, or the first one, and what decided it.
 

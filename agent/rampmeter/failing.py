@@ -33,6 +33,7 @@ _MEANINGS = {
     FailReason.ETIMEDOUT: "the storage does not answer: look at its server and the network",
     FailReason.ENOMEM: "the host has too little memory for a second copy of the state",
     FailReason.WRITER_LOST: "was it ended for lack of memory? look at the kernel's log (dmesg)",
+    FailReason.DAMAGED: "a committed checkpoint was read back and is not as it was written: look at the storage",
     FailReason.EMFILE: "too many files are open: raise `ulimit -n`, or close some",
 }
 

@@ -46,8 +46,18 @@ _FORGET_S = 1.0
 _FAREWELL_S = 2.0
 """What saying goodbye may take at the end of the job."""
 
-_HELD = frozenset({Action.ASK, Action.RENEW, Action.ASK_READ, Action.RENEW_READ})
-_OF_A_LEASE = frozenset({Action.READY, Action.RENEW, Action.RELEASE, Action.RENEW_READ, Action.RELEASE_READ})
+_HELD = frozenset({Action.ASK, Action.RENEW, Action.ASK_READ, Action.RENEW_READ, Action.RENEW_REREAD})
+_OF_A_LEASE = frozenset(
+    {
+        Action.READY,
+        Action.RENEW,
+        Action.RELEASE,
+        Action.RENEW_READ,
+        Action.RELEASE_READ,
+        Action.RENEW_REREAD,
+        Action.RELEASE_REREAD,
+    }
+)
 _PRESSING = _OF_A_LEASE | {Action.ASK, Action.ASK_READ}
 """A held request is dropped for any other of these; all other requests are answered at once anyway."""
 
@@ -285,6 +295,8 @@ class Keeper:
 
 def _gives_way(in_flight: Action, action: Action) -> bool:
     """A held request is dropped for something more pressing, and one to read as soon as nobody wants that any more."""
+    if in_flight is Action.ASK_REREAD:
+        return action is not Action.HEARTBEAT
     return in_flight is Action.ASK_READ or (in_flight in _HELD and action in _PRESSING)
 
 

@@ -22,6 +22,7 @@ from rampmeter.ranks.crew import PREEMPTED, REPLACED, Crew, SaveWord, save_wish,
 from rampmeter.ranks.jobflow import JobFlow
 from rampmeter.ranks.team import Wish
 from rampmeter.report import SaveReport
+from rampmeter.rereading.rereader import Rereader
 from rampmeter.saving import Saver
 from rampmeter.sizing import staged_bytes, tensor_bytes
 from rampmeter.speaking import Spokesman
@@ -61,21 +62,25 @@ class Taking:
         self._tell = tell
         self._crew = crew
         self._janitor: Janitor | None = None
+        self._rereader: Rereader | None = None
         self._saved_after_notice = False
         self._closed = False
         self._settled = threading.Event()  # no save is in flight, and the end of the last one is told
         self._settled.set()
 
-    def start_speaking(self, voice: Spokesman, janitor: Janitor) -> None:
-        """This process speaks for the job, and removes what is old."""
-        self.voice, self._janitor = voice, janitor
+    def start_speaking(self, voice: Spokesman, janitor: Janitor, rereader: Rereader) -> None:
+        """This process speaks for the job, removes what is old and reads back what is new."""
+        self.voice, self._janitor, self._rereader = voice, janitor, rereader
         janitor.start()
+        rereader.start()
         self._lookout.look_around()
         voice.start()
 
     def close(self, limit_s: float, settle_limit_s: float) -> None:
         """Wait up to `limit_s` for the save in flight, and then for what it leaves to be done on the disk."""
         self._closed = True
+        if self._rereader is not None:
+            self._rereader.stop()
         if not self._saver.close(limit_s):
             settle_limit_s = 0.0
             _log.warning(
@@ -84,6 +89,8 @@ class Taking:
         self._settled.wait(settle_limit_s)
         if self._janitor is not None:
             self._janitor.close(settle_limit_s)
+        if self._rereader is not None:
+            self._rereader.join()
 
     def look(self, num_bytes: int | None, tell: Tell) -> bool:
         """Whether a save can be made, as Lookout.look."""
@@ -224,8 +231,9 @@ class Taking:
     def _tidy_up(self, result: "Future[SaveReport]") -> None:
         try:
             report = result.result()
-            if report.committed and self._janitor is not None:
+            if report.committed and self._janitor is not None and self._rereader is not None:
                 self._janitor.poke()
+                self._rereader.committed()
             if report.reason is FailReason.SUPERSEDED and self.voice is not None and self.voice.is_fenced():
                 self.voice.desk.stop("a newer attempt has claimed the root")
         finally:

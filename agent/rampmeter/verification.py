@@ -4,8 +4,9 @@ Only what is asked for is read: whole files or the blocks that a range touches. 
 the first thing that does not fit is raised as CorruptCheckpoint with the name of the file.
 """
 
+import contextlib
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,9 +32,11 @@ class ByteRange:
 class Verifier:
     """Checks one checkpoint's directory against its manifest. Thread-safe.
 
-    past_cache: what this host holds in memory of a block is given up before it is read, so that storage is asked.
+    past_cache: what this host holds in memory of a block is given up before it is read, so that storage is asked, and
+    after it, so that what others read stays there.
     on_read: called with the bytes of each block that was read and fits, from the reading threads.
     pace: how fast it may read.
+    num_threads: how many read at once; with 1 it is the caller itself, and no process waits for it at its end.
     """
 
     def __init__(
@@ -44,12 +47,14 @@ class Verifier:
         past_cache: bool = False,
         on_read: Callable[[int], object] = lambda _num_bytes: None,
         pace: Pace = UNPACED,
+        num_threads: int = _NUM_THREADS,
     ) -> None:
         self._directory = directory
         self._manifest = manifest
         self._past_cache = past_cache
         self._on_read = on_read
         self._pace = pace
+        self._num_threads = num_threads
         self._local = threading.local()
 
     def verify_sizes(self) -> None:
@@ -88,7 +93,7 @@ class Verifier:
     def verify_blocks(
         self, blocks: Mapping[str, Iterable[int]], *, is_pointless: Callable[[], bool] = lambda: False
     ) -> None:
-        """These blocks of each file, each read once, by two threads; and the sizes of the files.
+        """These blocks of each file, each read once; and the sizes of the files.
 
         `is_pointless` is asked before each block: from then on none is read, and nothing is proven.
         """
@@ -98,10 +103,17 @@ class Verifier:
             entry = self._manifest.entry(name)
             self._verify_size(name, entry.num_bytes)
             work += [(entry, index, expected[name][index]) for index in sorted(indices)]
-        threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="rampmeter-verify")
-        with threads as pool, self._pace.guarded():
-            for _ in pool.map(lambda item: None if is_pointless() else self._verify_block(*item), work):
+        with self._readers() as read, self._pace.guarded():
+            for _ in read(lambda item: None if is_pointless() else self._verify_block(*item), work):
                 pass
+
+    @contextlib.contextmanager
+    def _readers(self) -> Iterator[Callable[..., Iterable[object]]]:
+        if self._num_threads == 1:
+            yield map
+            return
+        with ThreadPoolExecutor(self._num_threads, thread_name_prefix="rampmeter-verify") as pool:
+            yield pool.map
 
     def _verify_size(self, name: str, expected_bytes: int) -> None:
         try:
@@ -125,7 +137,9 @@ class Verifier:
         """The expected digests of each file's blocks, from the side file, which is verified first."""
         blocks = self._manifest.blocks
         self._verify_size(blocks.name, blocks.num_bytes)
-        content = (self._directory / blocks.name).read_bytes()
+        with (self._directory / blocks.name).open("rb") as stream:
+            self._forget(stream.fileno(), 0, blocks.num_bytes)
+            content = stream.read()
         if digest_of(content, blocks.algorithm) != blocks.digest:
             raise CorruptCheckpoint(f"file {blocks.name} does not match its digest")
         width = digest_bytes(blocks.algorithm)
@@ -143,15 +157,19 @@ class Verifier:
         size_bytes = left_bytes = min(self._manifest.block_bytes, entry.num_bytes - offset_bytes)
         read = self._pace.reader(entry.name, index)
         with (self._directory / entry.name).open("rb", buffering=0) as stream:
-            if self._past_cache:
-                forget(stream.fileno(), offset_bytes, left_bytes)
+            self._forget(stream.fileno(), offset_bytes, size_bytes)
             stream.seek(offset_bytes)
             while left_bytes and (count := read(stream, buffer[:left_bytes])):
                 hasher.update(buffer[:count])
                 left_bytes -= count
+            self._forget(stream.fileno(), offset_bytes, size_bytes)
         if hasher.digest() != expected:
             raise CorruptCheckpoint(f"file {entry.name} does not match its digest (block {index})")
         self._on_read(size_bytes - left_bytes)
+
+    def _forget(self, descriptor: int, offset_bytes: int, num_bytes: int) -> None:
+        if self._past_cache:
+            forget(descriptor, offset_bytes, num_bytes)
 
     def _buffer(self) -> memoryview:
         """One reading buffer per thread: fresh memory for each read costs more than the hash."""

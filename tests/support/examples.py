@@ -86,10 +86,17 @@ REQUESTS: dict[type, dict[str, Any]] = {
         "started": False,
         "urgent": False,
         "deadline_s": 60.0,
+        "background": False,
     },
     Ready: _ENVELOPE | {"fence": FENCE, "lead_s": 1.0, "num_bytes": 1_000_000_000},
     Renew: _ENVELOPE
-    | {"fence": FENCE, "held_bytes_per_s": 0, "num_bytes": 1_000_000_000, "kind": "write"}
+    | {
+        "fence": FENCE,
+        "held_bytes_per_s": 0,
+        "num_bytes": 1_000_000_000,
+        "kind": "write",
+        "background": False,
+    }
     | _PROGRESS,
     Release: _ENVELOPE
     | {

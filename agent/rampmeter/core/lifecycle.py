@@ -39,10 +39,15 @@ class Action(StrEnum):
     ASK_READ = "ask_read"
     RENEW_READ = "renew_read"
     RELEASE_READ = "release_read"
+    ASK_REREAD = "ask_reread"
+    RENEW_REREAD = "renew_reread"
+    RELEASE_REREAD = "release_reread"
 
 
 OF_A_RESTORE = frozenset({Action.ASK_READ, Action.RENEW_READ, Action.RELEASE_READ})
-"""The others are of a save, or of neither."""
+
+OF_A_REREAD = frozenset({Action.ASK_REREAD, Action.RENEW_REREAD, Action.RELEASE_REREAD})
+"""Of what is read back beside training. All others are of a save, or of nothing of these."""
 
 _S = PacerState
 TRANSITIONS: dict[PacerState, frozenset[PacerState]] = {

@@ -10,14 +10,21 @@ one is replaced by the safe rate once it is usable, and where there is no plan a
 notice it waits for a first answer for two seconds; one that answers is obeyed up to the last moment to begin.
 
 A job has one lease. While it restores, no save is asked for, since training stands still; a flush that goes on comes
-first, and the restore waits for it (`reading`).
+first, and the restore waits for it (`reading`). What is read back beside training (`rereading`) gives way to both.
 """
 
 import math
 from dataclasses import replace
 
 from rampmeter.core.leaseclock import LeaseClock
-from rampmeter.core.lifecycle import ENDED, IN_PROGRESS, TRANSITIONS, Action, Governance, PacerState
+from rampmeter.core.lifecycle import (
+    ENDED,
+    IN_PROGRESS,
+    TRANSITIONS,
+    Action,
+    Governance,
+    PacerState,
+)
 from rampmeter.core.looking import LookFirst
 from rampmeter.core.messages import (
     AnyAnswer,
@@ -31,6 +38,7 @@ from rampmeter.core.messages import (
 )
 from rampmeter.core.notice import GivenUp, GiveUp, Notice
 from rampmeter.core.reading import Reading
+from rampmeter.core.rereading import Rereading
 from rampmeter.core.schedule import Schedule
 
 __all__ = ["TRANSITIONS", "Action", "Governance", "Pacer", "PacerState"]
@@ -39,6 +47,10 @@ _S = PacerState
 
 RELEASE_TRIES_S = 30.0
 """A release that nobody hears is given up after this: the lease ends by itself."""
+
+
+_AFTER_HEARTBEATS = frozenset({Action.ASK_REREAD, Action.RENEW_REREAD})
+"""Said for hours perhaps, while training goes on; all else is soon over."""
 
 
 class Pacer:
@@ -61,6 +73,7 @@ class Pacer:
         `read_unasked_s`: after so much silence a restore begins without a lease.
         """
         self.reading = Reading(local=local, delay_s=read_unasked_s)
+        self.rereading = Rereading(local=local)
         self.lease_clock = lease_clock
         self.state = _S.IDLE
         self.governance = Governance.LOCAL if local else Governance.LEASE
@@ -92,33 +105,37 @@ class Pacer:
         """What to say now. Call `tick` first."""
         if self._local:
             return Action.NOTHING
+        may_beat = self.registered and now_s >= self._heartbeat_at_s
         if now_s >= self._retry_at_s:
             action = self._pressing_action(now_s)
-            if action is not Action.NOTHING:
+            if action is not Action.NOTHING and not (may_beat and action in _AFTER_HEARTBEATS):
                 return action
-        may_beat = self.registered and now_s >= self._heartbeat_at_s
         return Action.HEARTBEAT if may_beat else Action.NOTHING
 
     def _pressing_action(self, now_s: float) -> Action:
         if not self.registered:
             return Action.REGISTER
+        if self.rereading.owed is not None:
+            return Action.RELEASE_REREAD
         if self.state in ENDED:
             return Action.RELEASE
         reads = Action.NOTHING if self._snapshot_taken else self.reading.next_action(now_s)
         if reads is not Action.NOTHING or self._stands_back:
             return reads
-        return self._action_of_save()
+        return self._action_of_save(now_s)
 
-    def _action_of_save(self) -> Action:
+    def _action_of_save(self, now_s: float) -> Action:
+        """Or of what is read back while there is none."""
         if self.state in (_S.DUE, _S.WAITING):
             return Action.NOTHING if self._giving_up or self._is_held_back else Action.ASK
         if self.state in IN_PROGRESS and self.governance is Governance.LEASE:
             return Action.READY if self.state is _S.READY and not self._ready_said else Action.RENEW
-        return Action.NOTHING
+        return self.rereading.next_action(now_s)
 
     def wake_at(self, now_s: float) -> float:
         """The next time at which `tick` or `next_action` may have something new; infinity if never."""
         times = [self._retry_at_s, self._heartbeat_at_s, *self.lease_clock.changes(), *self.reading.changes()]
+        times += self.rereading.changes()
         if self.state is _S.IDLE:
             times.append(self.due_s)
         if self._is_held_back:
@@ -182,6 +199,8 @@ class Pacer:
         may_begin = not (self._giving_up or self._is_held_back or self._stands_back)
         if self.state in (_S.DUE, _S.WAITING) and may_begin:
             self._consider_fallback(now_s)
+        is_busy = self.state is not _S.IDLE or self.notice is not None or self.reading.is_active
+        self.rereading.tick(now_s, gives_way=is_busy)
 
     def _has_lapsed(self, now_s: float) -> bool:
         return self.governance is Governance.LEASE and self.lease_clock.lapsed(now_s)
@@ -259,9 +278,18 @@ class Pacer:
     # -- what the coordinator says -----------------------------------------------------------------------------
 
     def answered(
-        self, answer: AnyAnswer, first_sent_s: float, now_s: float, *, of_read: bool = False
+        self,
+        answer: AnyAnswer,
+        first_sent_s: float,
+        now_s: float,
+        *,
+        of_read: bool = False,
+        of_reread: bool = False,
     ) -> None:
-        """Apply an answer. `first_sent_s` is when its request was first sent; `of_read`: for a restore."""
+        """Apply an answer. `first_sent_s` is when its request was first sent; `of_read`: for a restore.
+
+        Those to what is read back put off no heartbeat: it takes long, and training goes on meanwhile.
+        """
         self.reading.heard(now_s)
         before = self.lease_clock.plan
         self.lease_clock.answered(now_s, answer.plan)
@@ -270,13 +298,16 @@ class Pacer:
         if answer.plan is not None and self.state is _S.IDLE:
             self._schedule.replanned(before, answer.plan, now_s)
         heartbeat_s = self.lease_clock.plan.heartbeat_s if self.lease_clock.plan else 0.0
-        self._heartbeat_at_s = now_s if answer.confirm else now_s + heartbeat_s
+        if answer.confirm or not of_reread:
+            self._heartbeat_at_s = now_s if answer.confirm else now_s + heartbeat_s
         if self.governance in (Governance.SAFE_RATE, Governance.UNGOVERNED) and self.state in IN_PROGRESS:
             self.governance = (
                 Governance.LEASE
             )  # the coordinator is back: nothing but a lease counts from here
             self._lapse()
-        if of_read:
+        if of_reread:
+            self.rereading.answered(answer, first_sent_s, now_s)
+        elif of_read:
             self.reading.answered(answer, first_sent_s, now_s)
         elif isinstance(answer, Grant) and not self._stands_back:
             self._granted(answer, first_sent_s)
@@ -326,6 +357,8 @@ class Pacer:
             self.released(now_s)
         elif action is Action.RELEASE_READ:
             self.reading.released()
+        elif action is Action.RELEASE_REREAD:
+            self.rereading.released()
 
     def unreachable(self, now_s: float, retry_after_s: float) -> None:
         """No answer; try again after `retry_after_s`."""
@@ -397,6 +430,7 @@ class Pacer:
         if self.notice is None:
             self.notice = Notice(since_s=now_s, deadline_at_s=deadline_at_s)
             self._notice_heard, self._retry_at_s = False, 0.0
+            self.rereading.forget()
             if self.state is _S.IDLE:
                 self._schedule.due_s = now_s
 

@@ -98,6 +98,7 @@ class SlotRequest(Request):
     started            a lapsed lease's save goes on: the snapshot exists
     max_bytes_per_s    the most that this job can write by itself; absent = unknown
     work_left_s        work until the job ends; absent = unknown
+    background         of a read: nobody waits for it, so that it comes after all others and gives way to them
     """
 
     kind: Kind
@@ -109,6 +110,7 @@ class SlotRequest(Request):
     started: Bool = False
     urgent: Bool = False
     deadline_s: MaybePositiveSeconds = None
+    background: Bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +126,8 @@ class Ready(Request):
 class Renew(Request):
     """The lease goes on. Figures are totals since the first byte of this lease's save.
 
-    held_bytes_per_s   the rate that the agent holds: re-creates the lease after lost memory, of this `kind`
+    held_bytes_per_s   the rate that the agent holds: re-creates the lease after lost memory, of this `kind` and,
+                       where that is a read, in the `background` or not
     done_bytes         bytes that left the host
     throttled_s        asleep in our bucket; blocked_s in write/sync/close; busy_s CPU
     """
@@ -137,6 +140,7 @@ class Renew(Request):
     busy_s: Seconds
     num_bytes: MaybeBytes = None
     kind: Kind = Kind.WRITE
+    background: Bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

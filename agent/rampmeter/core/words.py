@@ -81,6 +81,7 @@ class FailReason(_AnswerEnum):
     CLOSING = "closing"
     WILL_NOT_FIT = "will_not_fit"
     TOO_LATE = "too_late"
+    DAMAGED = "damaged"
     MAKE_ROOM = "make_room"
     UNKNOWN = "unknown"
 

@@ -33,10 +33,11 @@ def word(
             kind=Kind.READ,
         )
     assert reading.owed is not None
-    return _release(envelope, reading.owed, counters, was_read=counters.done_bytes >= reading.num_bytes)
+    return release(envelope, reading.owed, counters, was_read=counters.done_bytes >= reading.num_bytes)
 
 
-def _release(envelope: Envelope, fence: Fence, counters: FlowCounters, *, was_read: bool) -> Release:
+def release(envelope: Envelope, fence: Fence, counters: FlowCounters, *, was_read: bool) -> Release:
+    """The lease of a read is given back; `was_read`: after its last byte."""
     return Release(
         **envelope,
         fence=fence,

@@ -43,6 +43,10 @@ class Outlook:
             self._look_at_present()
         return self._first_end_s
 
+    def forked(self) -> "Outlook":
+        """The same for others: who comes next here does not come there."""
+        return Outlook(self._writers, self._rest_bytes_per_s, self._config, self._now_s)
+
     def comes_next(self, writer: Writer) -> None:
         """This one has its place before all that are asked about from now on."""
         self._writers.append(writer)

@@ -197,7 +197,12 @@ class Attempts:
 
 
 def waited(state: PoolState, job: Job, waiter: Waiter, now_s: float) -> None:
-    """A slot was granted: where the GPUs were idle until now, that is lost; and whether an end was announced."""
+    """A slot was granted: where the GPUs were idle until now, that is lost; and whether an end was announced.
+
+    For a background read nothing stood still.
+    """
+    if waiter.background:
+        return
     history, waited_s = state.history_of(job), now_s - waiter.since_s
     if waiter.kind is Kind.READ:
         history.queued_s += waited_s

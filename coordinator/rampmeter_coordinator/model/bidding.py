@@ -2,7 +2,8 @@
 
 A bid is what a byte written now is worth to a job, in GPU-seconds per byte (`core.interval.Load.bid`); it grows with
 the age of the job's newest durable state, so the order is made anew whenever it is needed. Restores go by the GPUs that
-they let work again per second of reading. Knows nothing of who gets how much: `admission` and `arming` do.
+they let work again per second of reading, and what is read in the background comes after all else. Knows nothing of who
+gets how much: `admission` and `arming` do.
 """
 
 from collections.abc import Iterable
@@ -15,6 +16,9 @@ from rampmeter_coordinator.model.records import Job, Waiter
 STARVING_INTERVALS = 2.0
 """A job whose unsaved work is older than this many of its planned intervals is passed by nobody."""
 
+_LAST = 5
+"""Behind all restores, and all saves where they stand in the same line."""
+
 Rank = tuple[int, float, float, str]
 Ranked = tuple[Rank, Job]
 
@@ -23,13 +27,18 @@ def in_order(jobs: Iterable[Job], budget_bytes_per_s: int, now_s: float) -> list
     """Waiting jobs, the one to be served next first; in a shared pool restores stand among the saves."""
     reads: list[Ranked] = []
     writes: list[Ranked] = []
+    background: list[Ranked] = []
     for job in jobs:
         if job.waiter is not None:
             found = (rank(job, job.waiter, budget_bytes_per_s, now_s), job)
-            (reads if job.waiter.kind is Kind.READ else writes).append(found)
+            if job.waiter.background:
+                background.append(found)
+            else:
+                (reads if job.waiter.kind is Kind.READ else writes).append(found)
     reads.sort()
     writes.sort()
-    return _merged(reads, writes, budget_bytes_per_s, now_s)
+    background.sort()
+    return _merged(reads, writes, budget_bytes_per_s, now_s) + background
 
 
 def bid_of(job: Job, waiter: Waiter, now_s: float) -> float:
@@ -56,6 +65,8 @@ def is_starving(job: Job, waiter: Waiter, now_s: float) -> bool:
 
 def rank(job: Job, waiter: Waiter, budget_bytes_per_s: int, now_s: float) -> Rank:
     """The place among waiters of the same kind: the smallest is served first."""
+    if waiter.background:
+        return (_LAST, 0.0, waiter.since_s, job.uid)
     if waiter.kind is Kind.READ:
         return _read_rank(job, waiter, budget_bytes_per_s)
     return _write_rank(job, waiter, now_s)

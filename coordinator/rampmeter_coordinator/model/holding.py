@@ -46,6 +46,7 @@ class Holding:
             ready_at_s=None if is_there else now_s + lead_s,
             deadline_at_s=waiter.deadline_at_s,
             goes_on=waiter.started,
+            background=waiter.background,
         )
         attempts.waited(self._state, job, waiter, now_s)
         job.lease, job.waiter, turn.queued_since_s = lease, None, None
@@ -72,6 +73,7 @@ class Holding:
             num_bytes=job.num_bytes if request.num_bytes is None else request.num_bytes,
             order_s=now_s,
             goes_on=True,
+            background=request.background and request.kind is Kind.READ,
         )
         turn = turn_of(job)
         job.lease, turn.save_since_s, turn.save = lease, now_s, Save(kind=request.kind, begun_s=None)

@@ -52,8 +52,8 @@ class Leasing:
         if not request.started:
             self._new_save(turn)
         known_s = counting.waits_since(job, now_s)
-        since_s = now_s if known_s is None else known_s
-        turn.queued_since_s, turn.asked_s = since_s, now_s
+        since_s = now_s if known_s is None or _is_background(request) else known_s
+        turn.queued_since_s, turn.asked_s = None if _is_background(request) else since_s, now_s
         waiter = job.waiter = _waiter(job, request, since_s, now_s)
         job.held = Held(seq=request.seq, received_s=now_s, until_s=now_s + HOLD_SLOT_S)
         if not self._state.enforces(job):
@@ -229,7 +229,7 @@ class Leasing:
         if self._state.old_counted(Kind.WRITE, now_s):
             return  # nobody is given up while room from the last one is on its way
         holders = self._state.holders(Kind.WRITE)
-        reads = [job for job in holders if job.lease is not None and job.lease.kind is Kind.READ]
+        reads = [job for job in holders if job.lease is not None and precedence.is_blocked_read(job.lease)]
         price, budget = self._queueing.live_price(now_s), self._state.budget(Kind.WRITE)
         for job in holders:
             is_save = job.lease is not None and job.lease.kind is Kind.WRITE and job.lease.ready
@@ -265,6 +265,11 @@ class Leasing:
         return self._queueing.live_price(now_s)
 
 
+def _is_background(request: SlotRequest) -> bool:
+    """Nobody waits for it: not even the job itself, which may have waited for a save before or will soon."""
+    return request.background and request.kind is Kind.READ
+
+
 def _waiter(job: Job, request: SlotRequest, since_s: float, now_s: float) -> Waiter:
     known_since_s = job.registered_s if job.snapshot_s is None else job.snapshot_s
     ready_in_s = (job.known.lead_s or 1.0) if request.ready_in_s is None else request.ready_in_s
@@ -278,6 +283,7 @@ def _waiter(job: Job, request: SlotRequest, since_s: float, now_s: float) -> Wai
         ready_in_s=ready_in_s,
         started=request.started,
         deadline_at_s=_deadline(turn_of(job), request, now_s),
+        background=_is_background(request),
     )
 
 

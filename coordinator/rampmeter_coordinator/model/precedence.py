@@ -15,14 +15,20 @@ from rampmeter_coordinator.model.records import Job, Lease, Waiter
 
 
 def in_writing_order(jobs: Sequence[Job], budget_bytes_per_s: int, now_s: float) -> list[Job]:
-    """Holders of leases: urgent saves by deadline, then saves in start order, blocked reads where they are worth it."""
+    """Holders of leases: urgent saves by deadline, then saves in start order, blocked reads where they are worth it.
+
+    Background reads get what is left.
+    """
     urgent: list[tuple[float, str, Job]] = []
     saves: list[tuple[float, str, Job]] = []
     reads: list[tuple[float, float, str, Job]] = []
+    background: list[tuple[float, str, Job]] = []
     for job in jobs:
         lease = _lease(job)
         if lease.deadline_at_s is not None:
             urgent.append((lease.deadline_at_s, job.uid, job))
+        elif lease.background:
+            background.append((lease.order_s, job.uid, job))
         elif lease.kind is Kind.READ:
             reads.append((-_relief(job, budget_bytes_per_s), lease.order_s, job.uid, job))
         else:
@@ -33,7 +39,14 @@ def in_writing_order(jobs: Sequence[Job], budget_bytes_per_s: int, now_s: float)
         while place > 0 and pays_to_pause(ordered[place - 1], read, budget_bytes_per_s, now_s):
             place -= 1
         ordered.insert(place, read)
-    return [job for _, _, job in sorted(urgent)] + ordered if urgent else ordered
+    if urgent:
+        ordered = [job for _, _, job in sorted(urgent)] + ordered
+    return ordered + [job for _, _, job in sorted(background)] if background else ordered
+
+
+def is_blocked_read(lease: Lease) -> bool:
+    """GPUs idle until it is through."""
+    return lease.kind is Kind.READ and not lease.background
 
 
 def ahead_of_waiter(

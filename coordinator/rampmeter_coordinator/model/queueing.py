@@ -14,6 +14,7 @@ from rampmeter_coordinator.model import bidding, counting, precedence
 from rampmeter_coordinator.model.admission import Writer
 from rampmeter_coordinator.model.answering import Answering
 from rampmeter_coordinator.model.arming import Outlook, ahead_s
+from rampmeter_coordinator.model.hopeless import Hopeless
 from rampmeter_coordinator.model.line import Line
 from rampmeter_coordinator.model.pool import HOLD_SLOT_S
 from rampmeter_coordinator.model.rates import Rates, in_hand, lead_of
@@ -44,16 +45,35 @@ class _Look:
 
     num_idle   leases with their first byte in hand and no rate. As many as write are reserve enough, whatever the
                forecast says: nobody else is let in until they write, for their snapshots only get older
+    behind     the outlook of background reads, which has the others of them in it, too: everybody else looks past them
     """
 
     lane: Kind
     at_s: float
     outlook: Outlook
+    behind: Outlook
     max_held: int
     all_wait: WaitReason | None
     num_idle: int
     may_pass: bool = True
+    may_pass_behind: bool = True
     position: int = 0
+
+    def outlook_for(self, waiter: Waiter) -> Outlook:
+        """Those that come before it, at least."""
+        return self.behind if waiter.background else self.outlook
+
+    def lets(self, waiter: Waiter) -> bool:
+        """Whether it may be granted, if there is room."""
+        return self.may_pass and (self.may_pass_behind or not waiter.background)
+
+    def comes_next(self, newcomer: Writer, waiter: Waiter) -> None:
+        """This one has its place before all that are asked about from now on."""
+        if self.behind is self.outlook and waiter.background:
+            self.behind = self.outlook.forked()
+        self.behind.comes_next(newcomer)
+        if self.behind is not self.outlook and not waiter.background:
+            self.outlook.comes_next(newcomer)
 
 
 class Queueing:
@@ -88,9 +108,9 @@ class Queueing:
         if waiter.deadline_at_s is not None or waiter.started:
             return False
         newcomer = self._rates.newcomer(job, waiter, lane, now_s + lead_of(job, waiter))
-        if look.may_pass and self._fits(job, waiter, newcomer, look, now_s):
+        if look.lets(waiter) and self._fits(job, waiter, newcomer, look, now_s):
             return False
-        self._look_again_for(newcomer, look, now_s)
+        self._look_again_for(newcomer, look.outlook_for(waiter), now_s)
         self._stays_or_goes(job, waiter, look, line.num_before(index, look.max_held), now_s)
         return True
 
@@ -128,47 +148,57 @@ class Queueing:
         return True
 
     def _walk(self, lane: Kind, now_s: float, *, to_the_end: bool) -> _Look:
-        line, look, hopeless = self._lines[lane], self._new_look(lane, now_s), _Hopeless()
+        line, look, hopeless = self._lines[lane], self._new_look(lane, now_s), Hopeless()
         if to_the_end:
             line.backlog_bytes = self._backlog(lane)
         for job, waiter in line:
-            if look.may_pass and self._is_granted(job, waiter, look, hopeless, now_s):
+            if look.lets(waiter) and self._is_granted(job, waiter, look, hopeless, now_s):
                 continue
             if to_the_end:
                 self._stays_or_goes(job, waiter, look, look.position, now_s)
-            elif not look.may_pass:
+            elif not look.lets(waiter):
                 break
             waiter.reason = self._reason(job, waiter, look, now_s)
             look.position += 1
         return look
 
-    def _is_granted(self, job: Job, waiter: Waiter, look: _Look, hopeless: "_Hopeless", now_s: float) -> bool:
+    def _is_granted(self, job: Job, waiter: Waiter, look: _Look, hopeless: Hopeless, now_s: float) -> bool:
         newcomer = self._rates.newcomer(job, waiter, look.lane, now_s + lead_of(job, waiter))
         if not hopeless.covers(newcomer):
             if self._fits(job, waiter, newcomer, look, now_s):
                 self._grant(job, waiter, now_s)
-                look.outlook.comes_next(newcomer)
-                look.num_idle += in_hand(waiter)
-                look.may_pass = look.num_idle < look.max_held
+                look.comes_next(newcomer, waiter)
+                if not waiter.background:
+                    look.num_idle += in_hand(waiter)
+                    look.may_pass = look.num_idle < look.max_held
                 return True
             hopeless.add(newcomer)
-        self._look_again_for(newcomer, look, now_s)
-        look.outlook.comes_next(newcomer)
+        self._look_again_for(newcomer, look.outlook_for(waiter), now_s)
+        look.comes_next(newcomer, waiter)
+        is_early = look.position < 2 * look.max_held
+        if waiter.background:
+            look.may_pass_behind = is_early
+            return False
         starves = bidding.is_starving(job, waiter, now_s)
-        look.may_pass = not starves and hopeless.num_wishes < MAX_LOOKS and look.position < 2 * look.max_held
+        look.may_pass = not starves and hopeless.num_wishes < MAX_LOOKS and is_early
         return False
 
     def _new_look(self, lane: Kind, now_s: float) -> _Look:
-        holders, rest = self._state.holders(lane), self._rates.rest(lane, now_s)
+        everybody, rest = self._state.holders(lane), self._rates.rest(lane, now_s)
+        holders = _without_background(everybody)
         num_writing = num_ready = 0
         for job in holders:
             num_writing += counting.leased(job, now_s) > 0
             num_ready += job.lease is not None and job.lease.ready
         num_idle = num_ready - num_writing
+        outlook = behind = self._outlook_of(self._rates.in_order(holders, lane, now_s), rest, now_s)
+        if len(holders) < len(everybody):
+            behind = self._outlook_of(self._rates.in_order(everybody, lane, now_s), rest, now_s)
         return _Look(
             lane=lane,
             at_s=now_s,
-            outlook=self._outlook_of(self._rates.in_order(holders, lane, now_s), rest, now_s),
+            outlook=outlook,
+            behind=behind,
             max_held=max(ALWAYS_HELD, 2 * num_writing),
             all_wait=self._why_all_wait(lane, rest, now_s),
             num_idle=num_idle,
@@ -177,9 +207,9 @@ class Queueing:
 
     def _fits(self, job: Job, waiter: Waiter, newcomer: Writer, look: _Look, now_s: float) -> bool:
         """Whether room appears in time; a blocked read looks past those whom it would pause."""
-        outlook, lane = look.outlook, look.lane
-        if waiter.kind is Kind.READ and lane is Kind.WRITE:
-            holders = self._state.holders(lane)
+        outlook, lane = look.outlook_for(waiter), look.lane
+        if waiter.kind is Kind.READ and lane is Kind.WRITE and not waiter.background:
+            holders = _without_background(self._state.holders(lane))
             ahead = precedence.ahead_of_waiter(holders, job, waiter, self._state.budget(lane), now_s)
             outlook = self._outlook_of(ahead, self._rates.rest(lane, now_s), now_s)
         return outlook.has_room_for(newcomer)
@@ -193,9 +223,9 @@ class Queueing:
         ]
         return Outlook(writers, rest_bytes_per_s, self._state.config, now_s)
 
-    def _look_again_for(self, newcomer: Writer, look: _Look, now_s: float) -> None:
+    def _look_again_for(self, newcomer: Writer, outlook: Outlook, now_s: float) -> None:
         """When the first of the writers ends within its lead time. What else changes is heard of, or expires."""
-        at_s = look.outlook.first_end_s - (newcomer.from_s - now_s) - ahead_s(newcomer)
+        at_s = outlook.first_end_s - (newcomer.from_s - now_s) - ahead_s(newcomer)
         if now_s < at_s < math.inf:
             self._state.look_again_s = min(self._state.look_again_s, max(at_s, now_s + _LOOK_AGAIN_S))
 
@@ -268,29 +298,5 @@ class Queueing:
         return found
 
 
-class _Hopeless:
-    """Who had no room, by what it needed and from when: whoever comes later and needs no less then has none either."""
-
-    def __init__(self) -> None:
-        self._needs: list[tuple[int, float, str | None]] = []
-        self.num_wishes = 0
-        """Wishes for which no room was found; those of a tenant at its cap say nothing of the room."""
-
-    def add(self, writer: Writer) -> None:
-        """`writer` found no room."""
-        if not writer.is_read:
-            self._needs.append((writer.least_bytes_per_s, writer.from_s, writer.tenant))
-            self.num_wishes += writer.tenant is None
-
-    def covers(self, writer: Writer) -> bool:
-        """Whether somebody before it, of no tenant or of the same, found no room for no more."""
-        if writer.is_read:
-            return False
-        for least, from_s, tenant in self._needs:
-            if (
-                from_s == writer.from_s
-                and least <= writer.least_bytes_per_s
-                and tenant in (None, writer.tenant)
-            ):
-                return True
-        return False
+def _without_background(holders: list[Job]) -> list[Job]:
+    return [job for job in holders if job.lease is not None and not job.lease.background]

@@ -177,13 +177,15 @@ class Rates:
             return RateReason.SILENT_JOBS
         if self._state.old_counted(lane, now_s):
             return RateReason.OLD_LEASE
-        return RateReason.PAUSED if lease.done_bytes and self._reads_first(lease) else RateReason.NO_ROOM
+        return RateReason.PAUSED if lease.done_bytes and self._gives_way(lease) else RateReason.NO_ROOM
 
-    def _reads_first(self, lease: Lease) -> bool:
+    def _gives_way(self, lease: Lease) -> bool:
+        if lease.background:
+            return True  # whoever has the room comes before it
         if not self._state.config.shared_reads or lease.kind is Kind.READ:
             return False
         others = (job.lease for job in self._state.live.values() if job.lease is not None)
-        return any(other.kind is Kind.READ for other in others)
+        return any(precedence.is_blocked_read(other) for other in others)
 
     def would(self, lane: Kind, now_s: float) -> dict[str, int]:
         """Shadow mode: the rate of every lease of the lane, were all jobs held to the budget."""

@@ -77,6 +77,7 @@ class Lease(Record, kw_only=True):
     order_s       when its save was first granted: its place among those that write
     ready_at_s    when its first byte is expected, until it is in hand
     deadline_at_s of an urgent save, far away where the notice told none; None = not urgent
+    background    of a read that nobody waits for: it comes after all others
     """
 
     fence: Fence
@@ -106,6 +107,7 @@ class Lease(Record, kw_only=True):
     """The save began under an earlier lease, and nothing was reported under this one: the totals have no beginning."""
     allowed_bytes: float = 0.0
     """The most that could be written under its rates up to the newest report."""
+    background: bool = False
 
 
 class Waiter(Record, kw_only=True):
@@ -113,7 +115,7 @@ class Waiter(Record, kw_only=True):
 
     since_s          when the job joined the queue
     unsaved_since_s  the work since then would be lost: the age that its bid grows with
-    deadline_at_s    as in Lease
+    deadline_at_s, background   as in Lease
     """
 
     since_s: float
@@ -125,6 +127,7 @@ class Waiter(Record, kw_only=True):
     ready_in_s: float
     started: bool
     deadline_at_s: float | None
+    background: bool = False
 
 
 class Held(Record, kw_only=True):

@@ -154,6 +154,7 @@ class Viewing:
             job=job.name,
             fence=lease.fence,
             kind=lease.kind,
+            background=lease.background,
             state=lease.state,
             bytes_per_s=rate,
             would_bytes_per_s=rate if would is None else would,

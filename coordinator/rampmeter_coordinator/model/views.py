@@ -9,12 +9,16 @@ from rampmeter_coordinator.model.goodput import Account
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseView:
-    """One live lease. would: what it would have if everybody were held to the budget; differs in shadow mode only."""
+    """One live lease. background: a read that nobody waits for.
+
+    would: what it would have if everybody were held to the budget; differs in shadow mode only.
+    """
 
     job_uid: str
     job: str
     fence: Fence
     kind: Kind
+    background: bool
     state: LeaseState
     bytes_per_s: int
     would_bytes_per_s: int
