@@ -1,4 +1,4 @@
-"""The two pytest processes of `make test`: every test is in one of them, both count, and both end when told to."""
+"""The pytest processes of `make test`: every test is in one of them, all count, and all end when told to."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ RUNNER = """
 import pathlib, signal, sys
 import side_by_side
 signal.signal(signal.SIGINT, {at_first})
-sys.exit(side_by_side.run({one}, {other}, pathlib.Path({log!r})))
+sys.exit(side_by_side.run([{one}, {other}], [pathlib.Path({log!r})]))
 """
 
 
@@ -42,11 +42,17 @@ def ending(code: int, says: str = "") -> list[str]:
 
 
 def test_every_test_is_in_exactly_one_of_them(tmp_path: Path) -> None:
-    """A folder or a file that nobody has listed runs beside."""
-    for file in ("tests/timed/test_a.py", "tests/new/test_b.py", "tests/test_c.py"):
+    """Each in the first that names it; a folder or a file that nobody has named runs in the last."""
+    files = ("timed/test_a.py", "new/test_b.py", "test_c.py", "system/test_d.py", "system/test_e.py")
+    for file in (f"tests/{name}" for name in files):
         path = tmp_path / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("def test_it(): pass\n")
+    parts = [
+        side_by_side.Part("one", 0, ("tests/timed", "tests/system/test_d.py")),
+        side_by_side.Part("two", 5, ("tests/system",)),
+        side_by_side.Part("rest", 19, ()),
+    ]
     said = [
         subprocess.run(
             [*command, "-q", "--collect-only"],
@@ -56,25 +62,34 @@ def test_every_test_is_in_exactly_one_of_them(tmp_path: Path) -> None:
             check=True,
             timeout=60,
         ).stdout
-        for command in side_by_side.commands(("tests/timed",))
+        for command in side_by_side.commands(parts)
     ]
     found = [sorted(line.partition("::")[0] for line in text.splitlines() if "::" in line) for text in said]
-    assert found == [["tests/timed/test_a.py"], ["tests/new/test_b.py", "tests/test_c.py"]]
+    assert found == [
+        ["tests/system/test_d.py", "tests/timed/test_a.py"],
+        ["tests/system/test_e.py"],
+        ["tests/new/test_b.py", "tests/test_c.py"],
+    ]
 
 
-@pytest.mark.parametrize("folder", side_by_side.TIMED)
-def test_a_listed_folder_exists(folder: str) -> None:
-    """One that was renamed would run beside, where time is not kept."""
-    assert (side_by_side.TOP / folder).is_dir()
+@pytest.mark.parametrize("place", [place for part in side_by_side.PARTS for place in part.places])
+def test_a_named_place_exists(place: str) -> None:
+    """One that was renamed would run elsewhere, where time is not kept."""
+    assert (side_by_side.TOP / place).exists()
+
+
+def test_the_last_part_takes_what_nobody_has_named() -> None:
+    """A new folder under tests/ cannot be forgotten."""
+    assert side_by_side.PARTS[-1].places == ()
 
 
 @pytest.mark.parametrize(("first", "beside", "both"), [(0, 0, 0), (1, 0, 1), (0, 1, 1), (2, 5, 1)])
-def test_both_must_pass(
+def test_all_must_pass(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], first: int, beside: int, both: int
 ) -> None:
     """And what both say is seen, the other's last."""
     log = tmp_path / "build" / "beside.log"
-    code = side_by_side.run(ending(first, "one"), ending(beside, "other"), log)
+    code = side_by_side.run([ending(first, "one"), ending(beside, "other")], [log])
     assert code == both
     said = capfd.readouterr().out
     assert said.index("one") < said.index("other", said.index("beside"))
@@ -88,7 +103,7 @@ def test_both_must_pass(
         pytest.param(lambda process: process.terminate(), signal.SIG_IGN, id="SIGTERM in the background"),
     ],
 )
-def test_both_end_when_told_to(
+def test_all_end_when_told_to(
     tmp_path: Path, tell: Callable[[subprocess.Popen[bytes]], None], at_first: signal.Handlers
 ) -> None:
     """Each as if by Ctrl-C, so that it stops what it started; the result is a failure."""
