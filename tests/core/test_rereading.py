@@ -106,6 +106,15 @@ def test_a_grant_that_comes_too_late_is_given_back():
     assert at(pacer, now_s) is Action.RELEASE_REREAD
 
 
+def test_a_grant_that_comes_after_its_end_is_given_back():
+    """The job was closed, or the checkpoint turned out to be damaged, while it was on its way."""
+    pacer = wanting()
+    assert at(pacer, T) is Action.ASK_REREAD
+    pacer.rereading.end(T + 1)
+    pacer.answered(grant(rate=100), T, T + 1, of_reread=True)
+    assert at(pacer, T + 1) is Action.RELEASE_REREAD
+
+
 def test_a_restore_goes_first():
     """Its GPUs idle."""
     pacer = reading()

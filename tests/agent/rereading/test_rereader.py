@@ -284,3 +284,12 @@ def test_what_is_told_is_an_event(scenes):
     (event,) = scene.events
     assert isinstance(event, ReadBack)
     assert event.directory == scene.directory(1).name
+
+
+def test_nothing_is_marked_or_told_after_the_end(scenes, monkeypatch):
+    """The last byte was read when the job was closed."""
+    scene = scenes(1)
+    monkeypatch.setattr("rampmeter.rereading.rereader.read_back", lambda *_args: scene.rereader.stop())
+    scene.begin()
+    scene.rereader._thread.join(LIMIT_S)
+    assert (scene.events, scene.proven()) == ([], [])

@@ -96,6 +96,18 @@ def test_whoever_waits_for_a_restore_is_served_first() -> None:
     assert isinstance(job.answer, Grant)
 
 
+def test_a_restore_goes_to_the_head_of_the_line_at_once() -> None:
+    """Also in the second in which the line is not sorted anew."""
+    desk = Desk()
+    holder, job, restore = desk.known(1, T), desk.known(2, T, num_gpus=4096), desk.known(3, T, num_gpus=1)
+    read(holder, T)
+    read_back(job, T + 0.1, num_bytes=100)
+    read(restore, T + 0.2, num_bytes=10**6)
+    holder.release(T + 0.3)
+    assert isinstance(restore.answer, Grant)
+    assert not isinstance(job.answer, Grant)
+
+
 def test_several_have_their_turns_in_the_order_in_which_they_asked() -> None:
     """The first one takes what there is; nobody has a claim to be before another."""
     desk = Desk()
@@ -130,6 +142,17 @@ def test_on_a_shared_budget_it_waits_for_saves_that_are_being_written() -> None:
     assert desk.rates(T) == {1: 1000}
     saver.release(T + 1)
     assert isinstance(job.answer, Grant)
+
+
+def test_in_a_line_that_is_shared_it_stands_behind_the_saves() -> None:
+    """A restore of so many GPUs would stand before this one."""
+    desk = Desk(SHARED)
+    holder, job, saver = desk.writer(1, T), desk.known(2, T, num_gpus=4096), desk.known(3, T, num_gpus=1)
+    read_back(job, T, num_bytes=10)
+    saver.ask(T + 1, ready_in_s=0.0, age_s=1.0)
+    holder.release(T + 2)
+    assert isinstance(saver.answer, Grant)
+    assert not isinstance(job.answer, Grant)
 
 
 def test_no_save_is_given_up_for_it() -> None:
