@@ -29,6 +29,7 @@ NUM_FLOATS = 1_000_000
 """In each of a rank's four tensors: 16 MB a rank, two seconds of the budget."""
 
 FEW_FLOATS = 250_000
+TTL_S = 10.0
 
 
 @pytest.fixture(scope="module")
@@ -47,12 +48,9 @@ def start(parent: Parent, tmp_path: Path) -> Iterator[Callable[..., Job]]:
 
 @pytest.fixture
 def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
-    with serving(
-        tmp_path,
-        "--fresh",
-        RAMPMETER_CAPACITY="10MB/s",
-        RAMPMETER_STORE="sqlite",
-    ) as found:
+    config = tmp_path / "coordinator.toml"
+    config.write_text(f'[pools.default]\ncapacity = "10MB/s"\nttl = "{TTL_S:.0f}s"\n')
+    with serving(tmp_path, "--fresh", "--config", str(config), RAMPMETER_STORE="sqlite") as found:
         yield found
 
 
@@ -181,19 +179,19 @@ def test_ranks_take_turns_where_one_writer_is_allowed(
 def test_one_failed_write_fails_the_save_on_all_and_the_next_one_works(
     metered: Callable[..., Job], coordinator: Coordinator, tmp_path: Path
 ) -> None:
-    """Rank 1 may write no more than 3 MB: all ranks name its reason, nothing stays of it, training goes on."""
-    job = metered(2, limit_s=60.0, largest_file=[None, 3_000_000])
-    for rank in (0, 1):
+    """Rank 1 of four may write no more than 3 MB: all name its reason, nothing stays of it, training goes on."""
+    job = metered(4, limit_s=60.0, largest_file=[None, 3_000_000, None, None])
+    for rank in range(4):
         assert job.wait("saved", rank=rank)["reason"] == "efbig"
     failed = job.wait("SaveEnded")["event"]
-    assert float(failed["write_s"]) < 3.0, "rank 0 has not written all of its bytes"
-    for rank in (0, 1):
+    assert float(failed["write_s"]) < 6.0, "rank 0 has not written all of its bytes, which takes 8 s"
+    for rank in range(4):
         job.wait("saved", rank=rank, committed=True)
-    assert newest_is_whole(tmp_path / "root", 2, NUM_FLOATS) > int(failed["step"])
+    assert newest_is_whole(tmp_path / "root", 4, NUM_FLOATS) > int(failed["step"])
     wait_for(lambda: not (tmp_path / "root" / failed["directory"]).exists(), what="the leftovers' end")
     job.send(0, signal.SIGTERM)
     job.end()
-    assert job.codes() == [75, 75]
+    assert job.codes() == [75] * 4
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
@@ -229,19 +227,31 @@ def test_a_rank_that_is_gone_in_a_flush_holds_up_nobody(
     assert newest_is_whole(tmp_path / "root", 4, FEW_FLOATS) > 0
 
 
-def test_a_rank_that_was_stopped_in_a_flush_saves_again(metered: Callable[..., Job], tmp_path: Path) -> None:
-    """The save fails on all; when the rank runs again, so does the next save, in a new process group if need be."""
-    job = metered(2, limit_s=120.0, step_s=0.02)
-    job.wait("RateChanged")
+def test_a_rank_that_was_stopped_for_three_leases_saves_again(
+    metered: Callable[..., Job], coordinator: Coordinator, tmp_path: Path
+) -> None:
+    """Its save fails on all four and the slot is free; when it runs again, so does the next save, in a new group."""
+    job = metered(4, limit_s=120.0, step_s=0.02, num_floats=FEW_FLOATS)
+    job.wait("saved", rank=3, committed=True)
+    num_started = len(job.find("SaveStarted"))
+    wait_for(lambda: len(job.find("SaveStarted")) > num_started, what="the next save")
+    wait_for(lambda: any(lease["bytes_per_s"] for lease in leases(coordinator)), what="a rate")
+    stopped_s = time.monotonic()
     job.send(1, signal.SIGSTOP)
-    assert job.wait("saved", rank=0)["committed"] is False
+    for rank in (0, 2, 3):
+        job.wait("saved", rank=rank, committed=False)
+    wait_for(lambda: is_free(coordinator), what="the end of the lease", limit_s=5.0)
+    before = newest_is_whole(tmp_path / "root", 4, FEW_FLOATS)
+    wait_for(lambda: time.monotonic() > stopped_s + 3.0 * TTL_S, what="three leases", limit_s=4.0 * TTL_S)
     job.send(1, signal.SIGCONT)
-    for rank in (0, 1):
-        job.wait("saved", rank=rank, committed=True)
-    assert newest_is_whole(tmp_path / "root", 2, NUM_FLOATS) > 0
+    num_saved = len(job.find("saved", rank=1, committed=True))
+    wait_for(
+        lambda: len(job.find("saved", rank=1, committed=True)) > num_saved, what="the next one", limit_s=60
+    )
+    assert newest_is_whole(tmp_path / "root", 4, FEW_FLOATS) > before
     job.send(1, signal.SIGTERM)
     job.end()
-    assert job.codes() == [75, 75]
+    assert job.codes() == [75] * 4
 
 
 def test_ranks_at_different_steps_do_not_save(start: Callable[..., Job], tmp_path: Path) -> None:
