@@ -26,9 +26,9 @@ class Part:
 
 
 PARTS = (
-    Part("timed", 0, ("tests/demo", "tests/failover", "tests/system/test_shared_mount.py")),
-    Part("jobs", 5, ("tests/agent/ranks", "tests/faults", "tests/system")),
-    Part("agent", 19, ("tests/agent", "tests/cases", "tests/checkpoints")),
+    Part("timed", 0, ("tests/demo", "tests/failover", "tests/faults", "tests/system/test_shared_mount.py")),
+    Part("jobs", 5, ("tests/agent/ranks", "tests/system")),
+    Part("agent", 19, ("tests/agent", "tests/checkpoints")),
     Part("rest", 19, ()),
 )
 

@@ -363,7 +363,7 @@ def test_memory_threads_and_descriptors_stay_constant(root: Root, make_saver: An
     used: list[tuple[int, int, int]] = []
     for step in range(20):
         assert save(saver, step, state).committed
-        threads = sum(not thread.name.startswith("AsyncCheckpoint") for thread in threading.enumerate())
+        threads = sum(thread.name != "rampmeter-flush" for thread in threading.enumerate())
         used.append((_rss_bytes(), threads, len(list(Path("/proc/self/fd").iterdir()))))
     assert used[-1][0] <= used[4][0] + 16 * MIB
     assert used[-1][1:] == used[4][1:]

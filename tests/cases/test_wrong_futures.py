@@ -39,9 +39,9 @@ def go_back(root: Root, step: int, *, train: bool = True) -> None:
     """An attempt that begins from `step` by name, and is gone before its first commit."""
     state = make_state(-1.0)
     ckpt = rampmeter.Checkpointer(root.path, keep=9, **NOTHING).__enter__()  # type: ignore[arg-type]
-    assert ckpt.restore(state, step=step) == step
+    assert ckpt.restore({"parts": state}, step=step) == step
     if train:
-        ckpt.step(step + 1, state)
+        ckpt.step(step + 1, {"parts": state})
     ckpt.close(reason=EndReason.FAILED if train else EndReason.FINISHED)
 
 
@@ -57,7 +57,7 @@ class TestGoingBack:
         go_back(root, 100)
         for _ in range(2):
             state = make_state(-1.0)
-            found = restore(root, state)
+            found = restore(root, {"parts": state})
             assert found is not None
             assert (found.step, found.rolled_back) == (100, False)
             assert [text.split(" (")[0] for text in found.skipped] == ["skipped step 300", "skipped step 200"]
@@ -69,7 +69,7 @@ class TestGoingBack:
         """Whatever the old future had reached."""
         go_back(root, 100)
         attempt(root, 150)
-        found = restore(root, make_state(-1.0))
+        found = restore(root, {"parts": make_state(-1.0)})
         assert found is not None
         assert (found.step, found.skipped) == (150, ())
 
@@ -120,8 +120,8 @@ class TestGoingBack:
         self._damage(root, 100)
         state = make_state(-1.0)
         with pytest.raises(CorruptCheckpoint, match="attempt 2 went back to step 200 by name"):
-            restore(root, state)
-        found = restore(root, state, step=300)
+            restore(root, {"parts": state})
+        found = restore(root, {"parts": state}, step=300)
         assert found is not None
 
     @staticmethod
@@ -135,7 +135,7 @@ class TestGoingBack:
         (chosen,) = (name for name in root.step_names() if name.step == 100)
         shutil.rmtree(root.directory(chosen))
         with pytest.raises(CorruptCheckpoint, match="attempt 2 went back to step 100 by name"):
-            restore(root, make_state(-1.0))
+            restore(root, {"parts": make_state(-1.0)})
 
     def test_a_record_that_cannot_be_understood_decides_nothing(self, root: Root) -> None:
         """The order does."""
@@ -147,9 +147,9 @@ class TestGoingBack:
         """What the run had saved before is not newer than what it saves from there on, whatever its steps."""
         state = make_state(-1.0)
         with rampmeter.Checkpointer(root.path, keep_days=0, keep=9, interval_max_s=0.001, seed=1) as ckpt:
-            assert ckpt.restore(state) == 300
+            assert ckpt.restore({"parts": state}) == 300
             train_until_saved(ckpt, state, 1_000_000)
-            assert ckpt.restore(state, step=200) == 200
+            assert ckpt.restore({"parts": state}, step=200) == 200
             assert restored_step(root) == 200
             train_until_saved(ckpt, state, 201)
         names = root.committed_steps()
@@ -165,7 +165,7 @@ def train_until_saved(ckpt: rampmeter.Checkpointer, state: dict[str, Any], step:
     while ckpt.last_save is before or ckpt.last_save is None or not ckpt.last_save.committed:
         for tensor in state.values():
             tensor.fill_(step)
-        ckpt.step(step, state)
+        ckpt.step(step, {"parts": state})
         step += 1
     return ckpt.last_save.step
 
