@@ -26,7 +26,19 @@ class Part:
 
 
 PARTS = (
-    Part("timed", 0, ("tests/demo", "tests/failover", "tests/faults", "tests/system/test_shared_mount.py")),
+    Part(
+        "timed",
+        0,
+        (
+            "tests/agent/daemon",
+            "tests/cases/test_endings.py",
+            "tests/cases/test_preemption.py",
+            "tests/demo",
+            "tests/failover",
+            "tests/faults",
+            "tests/system/test_shared_mount.py",
+        ),
+    ),
     Part("jobs", 5, ("tests/agent/ranks", "tests/system")),
     Part("agent", 19, ("tests/agent", "tests/checkpoints")),
     Part("rest", 19, ()),
