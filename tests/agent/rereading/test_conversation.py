@@ -62,11 +62,13 @@ def test_what_was_saved_is_asked_for_in_the_background_and_read_at_its_lease(ser
     job = Job(tmp_path, server)
     with job.ckpt:
         job.train_until(lambda: job.heard(ReadBack), "the end of the re-read")
-        wait_for(lambda: len(said(server, "leases/release")) == 2, what="both releases")
+        wait_for(lambda: len(said(server, "leases/release")) >= 2, what="both releases")
     write, *reads = said(server, "slots")
     assert (write["kind"], write["background"]) == ("write", False)
     assert {(ask["kind"], ask["background"], ask["urgent"]) for ask in reads} == {("read", True, False)}
-    _, release = said(server, "leases/release")
+    release = said(server, "leases/release")[
+        -1
+    ]  # a busy machine may lose the lease, and ask for another, meanwhile
     assert (release["outcome"], release["done_bytes"]) == ("committed", reads[0]["num_bytes"])
     assert any(renew["background"] and renew["kind"] == "read" for renew in said(server, "leases/renew"))
     assert [event.damage for event in job.heard(ReadBack)] == [None]
