@@ -227,31 +227,19 @@ def test_a_rank_that_is_gone_in_a_flush_holds_up_nobody(
     assert newest_is_whole(tmp_path / "root", 4, FEW_FLOATS) > 0
 
 
-def test_a_rank_that_was_stopped_for_three_leases_saves_again(
-    metered: Callable[..., Job], coordinator: Coordinator, tmp_path: Path
-) -> None:
-    """Its save fails on all four and the slot is free; when it runs again, so does the next save, in a new group."""
-    job = metered(4, limit_s=120.0, step_s=0.02, num_floats=FEW_FLOATS)
-    job.wait("saved", rank=3, committed=True)
-    num_started = len(job.find("SaveStarted"))
-    wait_for(lambda: len(job.find("SaveStarted")) > num_started, what="the next save")
-    wait_for(lambda: any(lease["bytes_per_s"] for lease in leases(coordinator)), what="a rate")
-    stopped_s = time.monotonic()
+def test_a_rank_that_was_stopped_in_a_flush_saves_again(metered: Callable[..., Job], tmp_path: Path) -> None:
+    """The save fails on all; when the rank runs again, so does the next save, in a new process group if need be."""
+    job = metered(2, limit_s=120.0, step_s=0.02)
+    job.wait("RateChanged")
     job.send(1, signal.SIGSTOP)
-    for rank in (0, 2, 3):
-        job.wait("saved", rank=rank, committed=False)
-    wait_for(lambda: is_free(coordinator), what="the end of the lease", limit_s=5.0)
-    before = newest_is_whole(tmp_path / "root", 4, FEW_FLOATS)
-    wait_for(lambda: time.monotonic() > stopped_s + 3.0 * TTL_S, what="three leases", limit_s=4.0 * TTL_S)
+    assert job.wait("saved", rank=0)["committed"] is False
     job.send(1, signal.SIGCONT)
-    num_saved = len(job.find("saved", rank=1, committed=True))
-    wait_for(
-        lambda: len(job.find("saved", rank=1, committed=True)) > num_saved, what="the next one", limit_s=60
-    )
-    assert newest_is_whole(tmp_path / "root", 4, FEW_FLOATS) > before
+    for rank in (0, 1):
+        job.wait("saved", rank=rank, committed=True)
+    assert newest_is_whole(tmp_path / "root", 2, NUM_FLOATS) > 0
     job.send(1, signal.SIGTERM)
     job.end()
-    assert job.codes() == [75] * 4
+    assert job.codes() == [75, 75]
 
 
 def test_ranks_at_different_steps_do_not_save(start: Callable[..., Job], tmp_path: Path) -> None:
