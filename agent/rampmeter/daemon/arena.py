@@ -16,7 +16,7 @@ import torch
 
 from rampmeter.core.clock import Clock
 from rampmeter.core.errors import ConfigError
-from rampmeter.ranks.records import new_memory
+from rampmeter.daemon.records import new_memory
 
 _ALIGNED_BYTES = 64
 _versions = itertools.count(1)

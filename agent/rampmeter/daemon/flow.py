@@ -3,8 +3,8 @@
 import threading
 from dataclasses import replace
 
+from rampmeter.daemon.cell import Cell, Steering
 from rampmeter.daemon.tidings import NOTHING_YET, Tidings, TidingsCell
-from rampmeter.ranks.cell import Cell, Steering
 from rampmeter.throttle import FlowCounters
 
 

@@ -15,11 +15,11 @@ from rampmeter.commit import WrittenFile, commit
 from rampmeter.core.clock import Clock
 from rampmeter.core.errors import LeaseLost
 from rampmeter.course import Alone
+from rampmeter.daemon.cell import Cell, CellReader
 from rampmeter.daemon.parcel import Order
 from rampmeter.daemon.tidings import LOOK_S, Stage, Tidings, TidingsCell
 from rampmeter.flushed import flush_record
 from rampmeter.layout import Root
-from rampmeter.ranks.cell import Cell, CellReader
 from rampmeter.throttle import Throttle
 
 _ORPHAN_LIMIT_S = 2.0

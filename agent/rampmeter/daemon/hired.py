@@ -17,10 +17,10 @@ from typing import Any
 
 from rampmeter.core.errors import RampmeterError
 from rampmeter.daemon.arena import Arena
+from rampmeter.daemon.cell import Cell
 from rampmeter.daemon.parcel import Order, Outcome, sealed
+from rampmeter.daemon.records import new_memory
 from rampmeter.daemon.tidings import TidingsCell
-from rampmeter.ranks.cell import Cell
-from rampmeter.ranks.records import new_memory
 
 STARTED = b"started"
 _MESSAGE_BYTES = 64 * 1024

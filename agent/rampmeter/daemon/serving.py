@@ -16,12 +16,12 @@ import torch
 from rampmeter import dcp
 from rampmeter.core.clock import SystemClock
 from rampmeter.daemon.arena import mapped, unpacked
+from rampmeter.daemon.cell import Cell
 from rampmeter.daemon.flushing import Flush, Pulse
 from rampmeter.daemon.hired import STARTED
 from rampmeter.daemon.parcel import Order, Outcome
 from rampmeter.daemon.tidings import TidingsCell
 from rampmeter.failing import reason_of
-from rampmeter.ranks.cell import Cell
 from rampmeter.throttle import Throttle
 
 _log = logging.getLogger("rampmeter")

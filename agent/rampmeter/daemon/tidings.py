@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
-from rampmeter.ranks.records import TwoRecords
+from rampmeter.daemon.records import TwoRecords
 from rampmeter.throttle import FlowCounters
 
 _BODY = struct.Struct("<QBQQQQddd")  # save, stage, beat, followed, planned, done, throttled, blocked, busy
@@ -40,7 +40,7 @@ class Tidings:
 
 
 class TidingsCell:
-    """Over the memory behind a descriptor, as `ranks.cell.Cell`."""
+    """Over the memory behind a descriptor, as `daemon.cell.Cell`."""
 
     def __init__(self, descriptor: int) -> None:
         self._records = TwoRecords(descriptor, _BODY)

@@ -33,6 +33,16 @@ def calls_ahead(step_s: float | None, reach_s: float = LEAST_AHEAD_S) -> int:
     return max(LEAST_CALLS_AHEAD, math.ceil(reach_s / step_s))
 
 
+def calls_late(step_s: float | None) -> int:
+    """How many calls a rank may be behind rank 0 where all must be in the call at once: half of the longest wait.
+
+    That is where they make a new process group, in which the training threads wait for each other.
+    """
+    if step_s is None or step_s <= 0.0:
+        return LEAST_CALLS_AHEAD
+    return max(1, math.floor(0.5 * LONGEST_WAIT_S / step_s))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreed:
     """What all ranks do at this call."""
@@ -146,9 +156,8 @@ class Proposer:
         self._verdict: Event | None = None
         self._answers: dict[int, Answer] = {}
         self._behind: set[int] = set()  # ranks of which nothing of it is to come
-        self._num_calls_behind = (
-            0  # so far others were ahead of rank 0 when a proposal came too late for them
-        )
+        self._earliest_call = 0  # a rank that is not there yet comes too late to make a new group
+        self._num_calls_behind = 0  # so far others were ahead when a proposal came too late for them
 
     @property
     def is_open(self) -> bool:
@@ -161,13 +170,17 @@ class Proposer:
         return self._open is not None and self._verdict is None
 
     def propose(
-        self, purpose: Purpose, detail: str, *, num_calls_ahead: int, new_group: bool
+        self, purpose: Purpose, detail: str, *, num_calls_ahead: int, num_calls_late: int, new_group: bool
     ) -> Event | None:
-        """What to say in the log; None while another proposal is open."""
+        """What to say in the log; None while another proposal is open.
+
+        With a new group it is given up if a rank is more than `num_calls_late` calls behind rank 0.
+        """
         if self._open is not None:
             return None
         self._number += 1
         self._answers, self._behind, self._verdict = {}, set(), None
+        self._earliest_call = self._counter.num_calls - num_calls_late if new_group else 0
         self._open = Event(
             kind=EventKind.PROPOSED,
             number=self._number,
@@ -207,15 +220,24 @@ class Proposer:
         for rank, why in absent.items():
             return self._abort(rank, f"rank {rank} {why}")
         for rank, answer in sorted(self._answers.items()):
-            if answer.passed:
-                self._num_calls_behind = max(0, answer.num_calls - self._counter.num_calls)
-                return self._abort(rank, f"rank {rank} was already in call {answer.num_calls}")
-            mine = self._counter.step_at(answer.num_calls)
-            if None not in (mine, answer.step) and mine != answer.step:
-                return self._abort(rank, _differ(answer.num_calls, mine, rank, answer.step))
+            objection = self._objection(rank, answer)
+            if objection is not None:
+                return self._abort(rank, objection)
         if len(self._answers) < self._num_ranks or self._is_behind_an_answer():
             return None
         return Event(kind=EventKind.COMMITTED, number=self._open.number)
+
+    def _objection(self, rank: int, answer: Answer) -> str | None:
+        if answer.passed:
+            self._num_calls_behind = max(0, answer.num_calls - self._counter.num_calls)
+            return f"rank {rank} was already in call {answer.num_calls}"
+        if answer.num_calls < self._earliest_call:
+            lag = self._counter.num_calls - answer.num_calls
+            return f"rank {rank} is {lag} calls behind, too far to make a process group"
+        mine = self._counter.step_at(answer.num_calls)
+        if None not in (mine, answer.step) and mine != answer.step:
+            return _differ(answer.num_calls, mine, rank, answer.step)
+        return None
 
     def _is_behind_an_answer(self) -> bool:
         """Rank 0 has not come to the call of which a rank has told the step: it cannot compare yet."""

@@ -54,10 +54,12 @@ class Conductor:
 
     # -- for the rest of rank 0's agent ------------------------------------------------------------------------
 
-    def propose(self, purpose: Purpose, detail: str, num_calls_ahead: int) -> bool:
+    def propose(self, purpose: Purpose, detail: str, *, num_calls_ahead: int, num_calls_late: int) -> bool:
         """Propose to all ranks to do this so many calls ahead. False while another proposal is open."""
         with self._changed:
-            event = self._lead.propose(purpose, detail, num_calls_ahead)
+            event = self._lead.propose(
+                purpose, detail, num_calls_ahead=num_calls_ahead, num_calls_late=num_calls_late
+            )
             self._proposed = event or self._proposed
         self._hurry()
         return event is not None

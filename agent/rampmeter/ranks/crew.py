@@ -4,6 +4,7 @@ Rank 0 hands over with a proposal what a save needs to be one save on all ranks.
 the pacer's business on rank 0, and the call in which it is made that of the team.
 """
 
+import logging
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,8 @@ from rampmeter.ranks.team import Hooks, Team, Wish
 from rampmeter.ranks.words import Purpose
 from rampmeter.throttle import Throttle
 from rampmeter.together import Joined, Rank, Together
+
+_log = logging.getLogger("rampmeter")
 
 REPLACED = "replaced"
 PREEMPTED = "preempted"
@@ -120,12 +123,26 @@ class Crew:
         agreed = self._team.called(step)
         if agreed is None:
             return None
-        if agreed.new_group:
-            self._group.renew()
+        has_group = self._renew_group() if agreed.new_group else True
         if agreed.purpose is Purpose.STOP:
             self.stopped_for = agreed.detail
             return None
+        if not has_group:
+            self.cannot_save(agreed, "it could not make a new process group", FailReason.RANK_FAILED)
+            return None
         return agreed
+
+    def _renew_group(self) -> bool:
+        """False if a rank was lost meanwhile: nothing of that is training's business, and the next save asks again."""
+        try:
+            self._group.renew()
+        except Exception as error:
+            first_line = str(error).partition("\n")[0]
+            _log.warning(
+                "rank %d could not make a new process group for saves: %s", self.rank.number, first_line
+            )
+            return False
+        return True
 
     def cannot_save(self, agreed: Agreed, why: str, reason: FailReason) -> None:
         """This rank has no snapshot for it."""

@@ -27,7 +27,9 @@ class Lead:
         """A proposal has no verdict yet."""
         return self._proposer.awaits_answers
 
-    def propose(self, purpose: Purpose, detail: str, num_calls_ahead: int) -> Event | None:
+    def propose(
+        self, purpose: Purpose, detail: str, *, num_calls_ahead: int, num_calls_late: int
+    ) -> Event | None:
         """What to say in the log; None while nobody could agree.
 
         That is while another proposal is open, the last save has not ended everywhere, or a rank is absent or not
@@ -37,8 +39,14 @@ class Lead:
             return None
         if purpose is Purpose.SAVE and self._is_saving():
             return None
-        needs_group = any(post.needs_group for post in self._posts.values())
-        return self._proposer.propose(purpose, detail, num_calls_ahead=num_calls_ahead, new_group=needs_group)
+        needs_group = purpose is Purpose.SAVE and any(post.needs_group for post in self._posts.values())
+        return self._proposer.propose(
+            purpose,
+            detail,
+            num_calls_ahead=num_calls_ahead,
+            num_calls_late=num_calls_late,
+            new_group=needs_group,
+        )
 
     def _is_saving(self) -> bool:
         """Who is in a save tells so; who has not begun it keeps its proposal open."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rampmeter.core.clock import Clock, SystemClock
 from rampmeter.core.messages import FailReason
-from rampmeter.ranks.agreement import LEAST_AHEAD_S, LONGEST_WAIT_S, Agreed, calls_ahead
+from rampmeter.ranks.agreement import LEAST_AHEAD_S, LONGEST_WAIT_S, Agreed, calls_ahead, calls_late
 from rampmeter.ranks.attending import RankSave
 from rampmeter.ranks.bulletin import Bulletin, RanksLost
 from rampmeter.ranks.conducting import Conductor
@@ -176,8 +176,12 @@ class Team:
         """
         assert self.conductor is not None
         reach_s = max(LEAST_AHEAD_S, 3.0 * _IDLE_S * self._pace)
+        step_s = self._pace_of_calls.step_s
         return self.lost is None and self.conductor.propose(
-            purpose, detail, calls_ahead(self._pace_of_calls.step_s, reach_s)
+            purpose,
+            detail,
+            num_calls_ahead=calls_ahead(step_s, reach_s),
+            num_calls_late=calls_late(step_s),
         )
 
     # -- the thread --------------------------------------------------------------------------------------------

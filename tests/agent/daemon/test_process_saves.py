@@ -15,16 +15,16 @@ from rampmeter.core.errors import CommitError, ConfigError
 from rampmeter.core.messages import FailReason, Fence
 from rampmeter.daemon import guardian as guardian_module
 from rampmeter.daemon import route as route_module
+from rampmeter.daemon.cell import Cell
 from rampmeter.daemon.guardian import Guardian, LostAtCommit
 from rampmeter.daemon.hired import WriterLost
 from rampmeter.daemon.mode import MOST_IN_A_THREAD, Mode
+from rampmeter.daemon.records import new_memory
 from rampmeter.daemon.route import ProcessRoute
 from rampmeter.daemon.tidings import Stage, Tidings, TidingsCell
 from rampmeter.events import SaveEnded
 from rampmeter.layout import Root
 from rampmeter.manifest import read_manifest
-from rampmeter.ranks.cell import Cell
-from rampmeter.ranks.records import new_memory
 from rampmeter.restore import restore
 from rampmeter.throttle import Throttle
 from support.hired import CLOCK, Desk

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rampmeter.ranks.agreement import Proposer, Voter, calls_ahead
+from rampmeter.ranks.agreement import Proposer, Voter, calls_ahead, calls_late
 from rampmeter.ranks.counter import CallCounter
 from rampmeter.ranks.member import Member
 from rampmeter.ranks.words import Answer, Event, EventKind, Purpose
@@ -130,7 +130,7 @@ class Ballot:
         assert event.at_call == num_calls + 4
 
     def propose(self) -> Event | None:
-        return self.proposer.propose(Purpose.SAVE, "", num_calls_ahead=4, new_group=False)
+        return self.proposer.propose(Purpose.SAVE, "", num_calls_ahead=4, num_calls_late=3, new_group=False)
 
     def answer(self, rank: int, num_calls: int, step: int | None, *, passed: bool = False) -> None:
         answer = Answer(number=1, num_calls=num_calls, step=step, passed=passed)
@@ -234,17 +234,40 @@ def test_a_missed_stop_is_a_late_stop() -> None:
 def test_a_rank_that_is_far_ahead_is_waited_for_the_next_time() -> None:
     """Rank 1 was six calls ahead: the next proposal is six calls later than it would be; after an agreement none is."""
     proposer = Proposer(2, counted(10))
-    first = proposer.propose(Purpose.SAVE, "", num_calls_ahead=4, new_group=False)
+    first = proposer.propose(Purpose.SAVE, "", num_calls_ahead=4, num_calls_late=3, new_group=False)
     assert first is not None
     assert first.at_call == 14
     proposer.answered(1, Answer(number=1, num_calls=16, step=16, passed=True), concluded=1)
     proposer.judged(proposer.verdict({}) or committed())
-    second = proposer.propose(Purpose.SAVE, "", num_calls_ahead=4, new_group=False)
+    second = proposer.propose(Purpose.SAVE, "", num_calls_ahead=4, num_calls_late=3, new_group=False)
     assert second is not None
     assert second.at_call == 20
     proposer.judged(committed(2))
     for rank in (0, 1):
         proposer.answered(rank, Answer(number=2, num_calls=20, step=20), concluded=2)
-    third = proposer.propose(Purpose.SAVE, "", num_calls_ahead=4, new_group=False)
+    third = proposer.propose(Purpose.SAVE, "", num_calls_ahead=4, num_calls_late=3, new_group=False)
     assert third is not None
     assert third.at_call == 14
+
+
+@pytest.mark.parametrize(
+    ("step_s", "calls"), [(None, 4), (0.0, 4), (0.01, 250), (1.0, 2), (2.5, 1), (60.0, 1)]
+)
+def test_how_late_a_rank_may_be_for_a_new_group(step_s: float | None, calls: int) -> None:
+    """Two and a half seconds of calls: training waits for the others there. One call apart is no lag."""
+    assert calls_late(step_s) == calls
+
+
+@pytest.mark.parametrize(("new_group", "is_late"), [(True, True), (True, False), (False, True)])
+def test_a_new_group_is_not_made_while_a_rank_is_far_behind(new_group: bool, is_late: bool) -> None:
+    """It was stopped for long: training on all others would wait for it. Without a new group nobody waits."""
+    proposer = Proposer(2, counted(2000))
+    proposer.propose(Purpose.SAVE, "", num_calls_ahead=4, num_calls_late=100, new_group=new_group)
+    proposer.answered(0, Answer(number=1, num_calls=2000, step=2000), concluded=0)
+    calls = 1899 if is_late else 1900
+    proposer.answered(1, Answer(number=1, num_calls=calls, step=calls), concluded=0)
+    verdict = proposer.verdict({})
+    assert verdict is not None
+    assert (verdict.kind is EventKind.ABORTED) is (new_group and is_late)
+    if verdict.kind is EventKind.ABORTED:
+        assert verdict.detail.startswith("rank 1 is 101 calls behind, too far to make a process group")

@@ -134,7 +134,7 @@ class World:
         rank.lives = False
 
     def propose(self, purpose: Purpose = Purpose.SAVE) -> bool:
-        event = self.lead.propose(purpose, "", 4)
+        event = self.lead.propose(purpose, "", num_calls_ahead=4, num_calls_late=10**6)
         if event is not None:
             self.log.append(event)
         return event is not None

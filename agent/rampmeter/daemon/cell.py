@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from rampmeter.core.errors import LeaseLost
-from rampmeter.ranks.records import TwoRecords
+from rampmeter.daemon.records import TwoRecords
 from rampmeter.throttle import Throttle
 
 _BODY = struct.Struct("<QQqdQQ32s")  # save, word, rate, until, pid, start, abort reason

@@ -12,8 +12,8 @@ import pytest
 
 from rampmeter.core.clock import ManualClock
 from rampmeter.core.errors import LeaseLost
-from rampmeter.ranks.cell import _BODY, Cell, CellReader, Steering, start_of
-from rampmeter.ranks.records import new_memory
+from rampmeter.daemon.cell import _BODY, Cell, CellReader, Steering, start_of
+from rampmeter.daemon.records import new_memory
 from rampmeter.throttle import Throttle
 from support.waiting import wait_for
 
