@@ -206,7 +206,7 @@ class Checkpointer:
         janitor = Janitor(self._root, self._keep, attempt=claim.number, is_fenced=voice.is_fenced)
         rereader = Rereader(
             self._root,
-            voice.desk,
+            voice.desk.reader,
             self._proving,
             clock=self._clock,
             is_fenced=voice.is_fenced,
@@ -295,10 +295,10 @@ class Checkpointer:
             ) from error
 
     def _read_slot(self, taking: Taking) -> Slot:
-        desk = None if taking.voice is None or self._closed else taking.voice.desk
+        reader = None if taking.voice is None or self._closed else taking.voice.desk.reader
         if self._crew is not None:
-            return partial(rank_slot, desk, self._crew.rank.number, self._clock)
-        return unpaced if desk is None else partial(read_slot, desk)
+            return partial(rank_slot, reader, self._crew.rank.number, self._clock)
+        return unpaced if reader is None else partial(read_slot, reader)
 
     def _go_on_from(self, directory: str, *, by_name: bool) -> None:
         self._saver.parent = name = StepName.parse(directory)

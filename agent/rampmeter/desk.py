@@ -7,27 +7,26 @@ Nothing here waits: no network, no file, no other thread. `on_event` is called u
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from rampmeter import telling
 from rampmeter.confirming import LOOK_AGAIN_S, Confirming
 from rampmeter.core.clock import Clock
 from rampmeter.core.lifecycle import OF_A_REREAD, OF_A_RESTORE
-from rampmeter.core.messages import AnyAnswer, EndReason, FailReason, Fence, Plan, Request, SlotRequest
+from rampmeter.core.messages import AnyAnswer, EndReason, Plan, Request, SlotRequest
 from rampmeter.core.notice import GivenUp, GiveUp
 from rampmeter.core.pacer import Action, Governance, Pacer, PacerState
 from rampmeter.events import CoordinatorHeard, Event, RateChanged, SaveHeldBack, StateChanged
 from rampmeter.figures import Figures
-from rampmeter.flow import Flow, ReadFlow
-from rampmeter.joblog import log_given_up, log_held_back, log_plan, log_saved
+from rampmeter.flow import Flow, Permit
+from rampmeter.joblog import log_given_up, log_held_back, log_plan, log_reachable, log_saved
 from rampmeter.layout import Claim
-from rampmeter.preflight.lookout import HANGS, Tell
+from rampmeter.preflight.lookout import HANGS, Look
 from rampmeter.preflight.shortage import Shortage
+from rampmeter.reading.counter import ReadCounter
 from rampmeter.reading.turns import ReadTurns
 from rampmeter.report import SaveReport
-from rampmeter.rereading.turns import RereadTurns, local_rate
+from rampmeter.rereading.turns import RereadTurns
 from rampmeter.speech import Restoration, Speech
-from rampmeter.throttle import Throttle
 
 _log = logging.getLogger("rampmeter")
 
@@ -38,18 +37,6 @@ _LEAVE_S = 10.0
 """Before the announced end: what leaving takes if storage hangs."""
 
 _WITHOUT_LEASE = frozenset({Governance.SAFE_RATE, Governance.UNGOVERNED})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Permit:
-    """What a save may begin with: its lease, and how many writers that allows inside the job (None = any)."""
-
-    fence: Fence | None
-    max_streams: int | None
-
-
-Look = Callable[[int | None, Tell], bool]
-"""As `Lookout.look`, with the bytes of a save as far as they are known."""
 
 
 class Desk:
@@ -79,6 +66,16 @@ class Desk:
         self._rereads = RereadTurns(pacer.rereading, clock=clock)
         self._held_back: Shortage | None = None
         self._lock = threading.RLock()
+        self.reader = ReadCounter(
+            pacer,
+            speech,
+            reads=self._reads,
+            rereads=self._rereads,
+            clock=clock,
+            lock=self._lock,
+            advance=self.advance,
+            poke=poke,
+        )
         self._flow: Flow | None = None
         self._confirming = Confirming()
         self._allowed: tuple[int | None, float | None] = (0, None)
@@ -133,64 +130,6 @@ class Desk:
             self._speech.note_restored(
                 Restoration(step=step, rolled_back=rolled_back, load_s=load_s, ended_s=now_s)
             )
-
-    def begin_read(self, num_bytes: int) -> Throttle:
-        """A checkpoint of `num_bytes` is about to be read, through this cell."""
-        throttle = Throttle(clock=self._clock)
-        self.steer_read(num_bytes, throttle)
-        return throttle
-
-    def steer_read(self, num_bytes: int, flow: ReadFlow) -> None:
-        """So many bytes are about to be read, by one process or by all ranks, as `flow` is told."""
-        with self._lock:
-            self._pacer.begin_reading(num_bytes, self._clock.now())
-            self._reads.begin(flow)
-            self.advance()
-        self._poke()
-
-    def read_through(self) -> None:
-        """All of it was read; what follows needs no storage."""
-        with self._lock:
-            now_s = self._clock.now()
-            self._reads.end(now_s)
-            self._pacer.reading.read_through(now_s)
-        self._poke()
-
-    def end_read(self) -> None:
-        """The restore is over, one way or the other."""
-        with self._lock:
-            now_s = self._clock.now()
-            self._reads.end(now_s)
-            self._pacer.reading.end(now_s)
-        self._poke()
-
-    def begin_reread(self, num_bytes: int) -> Throttle:
-        """A checkpoint of `num_bytes` is to be read back beside training, through this cell."""
-        with self._lock:
-            rate = local_rate(num_bytes, self._speech.figures.at_work_s)
-            self._pacer.rereading.begin(num_bytes, rate)
-            throttle = self._rereads.begin()
-            self.advance()
-        self._poke()
-        return throttle
-
-    def end_reread(self) -> None:
-        """It was read back, or will not be."""
-        with self._lock:
-            self._rereads.end()
-            self._pacer.rereading.end(self._clock.now())
-        self._poke()
-
-    def reread_no_more(self, reason: str) -> None:
-        """Nothing is to be read back any more."""
-        with self._lock:
-            self._rereads.stop(reason)
-        self.end_reread()
-
-    def found_damaged(self) -> None:
-        """A checkpoint that counted as saved is none: counted as a save that failed."""
-        with self._lock:
-            self._speech.note_failed(FailReason.DAMAGED)
 
     def stall_known(self, stall_s: float) -> None:
         """The cold-start figure for the stall of a save; `size_known` tells it on."""
@@ -452,10 +391,5 @@ class Desk:
         if reachable is self._reachable:
             return
         self._reachable = reachable
-        if reachable:
-            _log.info("the coordinator answers (pool %s)", self._speech.settings.pool)
-        else:
-            _log.warning(
-                "no usable answer from the coordinator (pool %s): %s", self._speech.settings.pool, detail
-            )
+        log_reachable(self._speech.settings.pool, reachable=reachable, detail=detail)
         self._on_event(CoordinatorHeard(now_s=now_s, reachable=reachable, detail=detail))

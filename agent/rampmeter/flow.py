@@ -1,7 +1,9 @@
 """What steers the writing of a save or a restore, as its protocol: one throttle, or those of all ranks of a job."""
 
+from dataclasses import dataclass
 from typing import Protocol
 
+from rampmeter.core.messages import Fence
 from rampmeter.throttle import FlowCounters
 
 
@@ -27,3 +29,11 @@ class ReadFlow(Flow, Protocol):
 
     def end(self) -> None:
         """All was read, or nothing more will be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permit:
+    """What a save may begin with: its lease, and how many writers that allows inside the job (None = any)."""
+
+    fence: Fence | None
+    max_streams: int | None

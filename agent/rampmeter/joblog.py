@@ -91,3 +91,11 @@ def _market(plan: Plan) -> str:
 def _for_a_tb(gpu_s_per_byte: float) -> str:
     gpu_s = gpu_s_per_byte * _BYTES_PER_TB
     return f"{gpu_s / 3600.0:.3g} GPU-hours" if gpu_s >= 3600.0 else f"{gpu_s:.3g} GPU-seconds"
+
+
+def log_reachable(pool: str, *, reachable: bool, detail: str) -> None:
+    """The coordinator answers again, or no longer."""
+    if reachable:
+        _log.info("the coordinator answers (pool %s)", pool)
+    else:
+        _log.warning("no usable answer from the coordinator (pool %s): %s", pool, detail)

@@ -16,11 +16,12 @@ from rampmeter.core.errors import ProtocolError
 from rampmeter.core.leaseclock import LeaseClock
 from rampmeter.core.messages import EndReason, Plan
 from rampmeter.core.pacer import Pacer
-from rampmeter.desk import Desk, Look
+from rampmeter.desk import Desk
 from rampmeter.events import Event
 from rampmeter.figures import Figures
 from rampmeter.keeper import Keeper
 from rampmeter.layout import Claim, Root
+from rampmeter.preflight.lookout import Look
 from rampmeter.report import SaveReport
 from rampmeter.speech import Speech
 from rampmeter.stepwatch import StepWatch

@@ -227,19 +227,36 @@ def test_a_rank_that_is_gone_in_a_flush_holds_up_nobody(
     assert newest_is_whole(tmp_path / "root", 4, FEW_FLOATS) > 0
 
 
-def test_a_rank_that_was_stopped_in_a_flush_saves_again(metered: Callable[..., Job], tmp_path: Path) -> None:
-    """The save fails on all; when the rank runs again, so does the next save, in a new process group if need be."""
-    job = metered(2, limit_s=120.0, step_s=0.02)
-    job.wait("RateChanged")
-    job.send(1, signal.SIGSTOP)
-    assert job.wait("saved", rank=0)["committed"] is False
-    job.send(1, signal.SIGCONT)
-    for rank in (0, 1):
+def test_a_rank_that_was_stopped_for_three_leases_saves_again(
+    metered: Callable[..., Job], coordinator: Coordinator, tmp_path: Path
+) -> None:
+    """Of four that meet in every step: its save fails on all, the slot is free; the next works when it runs again."""
+    job = metered(4, limit_s=120.0, step_s=0.02, num_floats=FEW_FLOATS, in_step=True)
+    for rank in range(4):
         job.wait("saved", rank=rank, committed=True)
-    assert newest_is_whole(tmp_path / "root", 2, NUM_FLOATS) > 0
+    num_started = len(job.find("SaveStarted"))
+    wait_for(lambda: len(job.find("SaveStarted")) > num_started, what="the next save")
+    wait_for(lambda: any(lease["bytes_per_s"] for lease in leases(coordinator)), what="a rate")
+    stopped_s = time.monotonic()
+    job.send(1, signal.SIGSTOP)
+    wait_for(
+        lambda: job.find("SaveEnded", rank=0)[-1]["event"]["reason"] == "rank_failed", what="the failure"
+    )
+    assert time.monotonic() < stopped_s + SILENT_S + COLLECTIVE_LIMIT_S
+    wait_for(lambda: is_free(coordinator), what="the end of the lease", limit_s=5.0)
+    before = newest_is_whole(tmp_path / "root", 4, FEW_FLOATS)
+    wait_for(lambda: time.monotonic() > stopped_s + 3.0 * TTL_S, what="three leases", limit_s=4.0 * TTL_S)
+    num_saved = [len(job.find("saved", rank=rank, committed=True)) for rank in range(4)]
+    job.send(1, signal.SIGCONT)
+    for rank in range(4):
+        wait_for(
+            lambda rank=rank: len(job.find("saved", rank=rank, committed=True)) > num_saved[rank],
+            what="the next save",
+        )
+    assert newest_is_whole(tmp_path / "root", 4, FEW_FLOATS) > before
     job.send(1, signal.SIGTERM)
     job.end()
-    assert job.codes() == [75, 75]
+    assert job.codes() == [75] * 4
 
 
 def test_ranks_at_different_steps_do_not_save(start: Callable[..., Job], tmp_path: Path) -> None:

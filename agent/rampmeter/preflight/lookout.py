@@ -18,6 +18,9 @@ _log = logging.getLogger("rampmeter")
 
 Tell = Callable[[Shortage | None], None]
 
+Look = Callable[[int | None, Tell], bool]
+"""As `Lookout.look`, with the bytes of a save as far as they are known."""
+
 
 class Lookout:
     """One per attempt, of the job's root."""

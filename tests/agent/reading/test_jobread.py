@@ -75,7 +75,7 @@ def reading_together() -> tuple[Scene, JobRead]:
     """A desk with a lease for a restore of many ranks, which follow its rate."""
     scene, flow = Scene(), JobRead()
     scene.register()
-    scene.desk.steer_read(5_000, flow)
+    scene.desk.reader.steer_read(5_000, flow)
     scene.say(lambda seq: grant(seq, rate=1_000))
     beat(flow)
     beat(flow)

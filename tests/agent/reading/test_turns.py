@@ -22,7 +22,7 @@ def rates(scene):
 def reading(rate=1_000):
     scene = Scene()
     scene.register()
-    throttle = scene.desk.begin_read(SIZE)
+    throttle = scene.desk.reader.begin_read(SIZE)
     return scene, throttle, scene.say(lambda seq: grant(seq, rate=rate))
 
 
@@ -42,7 +42,7 @@ def test_the_cell_has_the_rate_of_the_lease_and_nothing_before():
     scene.clock.advance(29.0)
     scene.desk.advance()
     scene.say(lambda seq: grant(seq, rate=500))
-    scene.desk.end_read()
+    scene.desk.reader.end_read()
     lease = Governance.LEASE
     assert rates(scene) == [(1_000, lease), (0, lease), (500, lease), (0, lease)]
 
@@ -72,7 +72,7 @@ def test_the_lease_is_given_back_with_what_was_read(done_bytes, outcome):
     """Of all of it, and of a restore that was interrupted."""
     scene, throttle, _ = reading()
     throttle.add_done(done_bytes)
-    scene.desk.end_read()
+    scene.desk.reader.end_read()
     release = scene.say(noted)
     assert isinstance(release, Release)
     assert (release.fence, release.outcome, release.done_bytes) == (FENCE, outcome, done_bytes)
@@ -83,8 +83,8 @@ def test_the_desk_wakes_its_keeper_when_there_is_something_to_say():
     """At the beginning, when all is read, and at the end."""
     scene = Scene()
     scene.register()
-    pokes = []
-    for happens in (lambda: scene.desk.begin_read(SIZE), scene.desk.read_through, scene.desk.end_read):
+    pokes, reader = [], scene.desk.reader
+    for happens in (lambda: reader.begin_read(SIZE), reader.read_through, reader.end_read):
         before = scene.pokes
         happens()
         pokes.append(scene.pokes - before)
@@ -94,7 +94,7 @@ def test_the_desk_wakes_its_keeper_when_there_is_something_to_say():
 def test_goodbye_gives_the_lease_back():
     """Where nothing could be said between the end of the restore and the end of the job."""
     scene, _, _ = reading()
-    scene.desk.end_read()
+    scene.desk.reader.end_read()
     assert [type(word).__name__ for word in scene.desk.last_words("failed")] == ["Release", "Finish"]
 
 
@@ -113,7 +113,7 @@ def test_a_restore_that_begins_after_the_notice_ends_at_once():
     scene.register()
     scene.desk.notice()
     with pytest.raises(LeaseLost, match=LEAVING):
-        scene.desk.begin_read(SIZE).take(1)
+        scene.desk.reader.begin_read(SIZE).take(1)
 
 
 def test_a_newer_attempt_ends_the_restore_of_an_older_one():
@@ -129,14 +129,14 @@ def test_silence_is_waited_out_and_told_and_counted(caplog):
     caplog.set_level(logging.INFO, logger="rampmeter")
     scene = Scene()
     scene.desk.not_answered(5.0, "gone")
-    throttle = scene.desk.begin_read(SIZE)
+    throttle = scene.desk.reader.begin_read(SIZE)
     scene.desk.advance()
     throttle.take(10_000_000)
     assert rates(scene) == [(None, Governance.UNGOVERNED)]
     assert scene.desk.num_ungoverned == 1
     told = "no coordinator gives a read slot in pool default: the checkpoint of 5 KB is read without one"
     assert told in caplog.messages
-    scene.desk.end_read()
+    scene.desk.reader.end_read()
     heartbeat, _ = scene.desk.word(Action.HEARTBEAT)
     assert isinstance(heartbeat, Heartbeat)
     assert heartbeat.num_ungoverned == 1
@@ -146,7 +146,7 @@ def test_a_long_wait_is_told_to_whoever_listens():
     """Once, in words, and the desk wakes for it."""
     scene = Scene()
     scene.register()
-    scene.desk.begin_read(SIZE)
+    scene.desk.reader.begin_read(SIZE)
     assert scene.desk.wake_in() <= 1.0
     for _ in range(3):
         scene.clock.advance(1.0)
@@ -159,7 +159,7 @@ def test_a_restore_behind_a_flush_of_its_own_job_says_so():
     """It is asked for when the save is released."""
     scene = Scene()
     scene.flush()
-    scene.desk.begin_read(SIZE)
+    scene.desk.reader.begin_read(SIZE)
     for _ in range(2):
         scene.clock.advance(1.0)
         scene.desk.advance()
@@ -174,7 +174,7 @@ def test_a_restore_behind_a_flush_of_its_own_job_says_so():
 def test_what_is_read_after_the_end_waits_for_nobody():
     """The cell is looked after by nobody from then on."""
     scene, throttle, _ = reading(rate=1)
-    scene.desk.read_through()
+    scene.desk.reader.read_through()
     throttle.take(10**9)
     assert scene.clock.now() == 1000.0
 
@@ -183,6 +183,6 @@ def test_a_plan_that_comes_with_the_slot_is_taken():
     """As with any answer."""
     scene = Scene()
     scene.register()
-    scene.desk.begin_read(SIZE)
+    scene.desk.reader.begin_read(SIZE)
     scene.say(lambda seq: grant(seq, rate=9, plan=plan(number=2, interval_s=77.0)))
     assert scene.desk.plan.interval_s == 77.0

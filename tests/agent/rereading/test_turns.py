@@ -16,7 +16,7 @@ SIZE = 5_000
 def reading(rate=1_000):
     scene = Scene()
     scene.register()
-    throttle = scene.desk.begin_reread(SIZE)
+    throttle = scene.desk.reader.begin_reread(SIZE)
     return scene, throttle, scene.say(lambda seq: grant(seq, rate=rate))
 
 
@@ -89,7 +89,7 @@ def test_at_its_end_the_lease_is_given_back_with_what_was_read(done_bytes, outco
     """Of all of it, and of one that was damaged half-way."""
     scene, throttle, _ = reading()
     throttle.add_done(done_bytes)
-    scene.desk.end_reread()
+    scene.desk.reader.end_reread()
     release = scene.say(noted)
     assert (release.fence, release.outcome, release.done_bytes) == (FENCE, outcome, done_bytes)
     assert scene.desk.advance() is Action.NOTHING
@@ -98,7 +98,7 @@ def test_at_its_end_the_lease_is_given_back_with_what_was_read(done_bytes, outco
 def test_goodbye_gives_the_lease_back():
     """Nobody waits for the reading thread."""
     scene, _, _ = reading()
-    scene.desk.reread_no_more("closing")
+    scene.desk.reader.reread_no_more("closing")
     assert [type(word).__name__ for word in scene.desk.last_words("finished")] == ["Release", "Finish"]
 
 
@@ -107,7 +107,7 @@ def test_goodbye_gives_the_lease_back():
     [
         (lambda desk: desk.notice(), LEAVING),
         (lambda desk: desk.stop("newer"), "superseded"),
-        (lambda desk: desk.reread_no_more("closing"), "closing"),
+        (lambda desk: desk.reader.reread_no_more("closing"), "closing"),
     ],
 )
 def test_the_end_of_the_attempt_ends_it_for_good(end, why):
@@ -118,14 +118,14 @@ def test_the_end_of_the_attempt_ends_it_for_good(end, why):
     with pytest.raises(LeaseLost, match=why):
         throttle.take(1)
     with pytest.raises(LeaseLost, match=why):
-        scene.desk.begin_reread(SIZE).take(1)
+        scene.desk.reader.begin_reread(SIZE).take(1)
 
 
 def test_a_damaged_checkpoint_counts_as_a_save_that_failed():
     """Told with the next heartbeat."""
     scene = Scene()
     scene.register()
-    scene.desk.found_damaged()
+    scene.desk.reader.found_damaged()
     scene.clock.advance(16.0)
     beat = scene.say(noted)
     assert (beat.num_failed, beat.last_failure) == (1, FailReason.DAMAGED)
@@ -138,6 +138,6 @@ def test_without_a_coordinator_it_takes_twice_as_long_as_a_save():
     assert local_rate(1_000_000, None) == 500_000
     assert local_rate(0, None) == 1
     scene = Scene(local=True)
-    throttle = scene.desk.begin_reread(SIZE)
+    throttle = scene.desk.reader.begin_reread(SIZE)
     throttle.take(SIZE)
     assert scene.clock.now() == pytest.approx(1002.0, abs=0.05)
