@@ -175,7 +175,7 @@ class Taking:
             on_first_byte=desk.first_byte if agreed is None else _ready_when_all_are,
             on_end=self._save_over,
             lease=permit.fence,
-            max_streams=self._streams_here(permit.max_streams),
+            max_streams=self._streams_here(agreed, permit.max_streams),
             together=self._together(agreed, step, throttle, flow),
         )
         self._watch.flush_begins()
@@ -190,16 +190,17 @@ class Taking:
             state,
             throttle,
             on_end=self._note_save,
-            max_streams=self._streams_here(SaveWord.parse(agreed.detail).max_streams) if agreed else None,
+            max_streams=self._streams_here(agreed, None),
             together=self._together(agreed, step, throttle, None),
         )
         result.add_done_callback(self._tidy_up)
 
-    def _streams_here(self, max_streams: int | None) -> int | None:
+    def _streams_here(self, agreed: Agreed | None, permitted: int | None) -> int | None:
         """How many writers this process may have; where there are fewer than ranks these take turns."""
-        if self._crew is None or max_streams is None:
-            return max_streams
-        return max(1, max_streams // self._crew.rank.num_ranks)
+        if self._crew is None or agreed is None:
+            return permitted
+        max_streams = SaveWord.parse(agreed.detail).max_streams
+        return None if max_streams is None else max(1, max_streams // self._crew.rank.num_ranks)
 
     def _together(
         self, agreed: Agreed | None, step: int, throttle: Throttle, flow: JobFlow | None

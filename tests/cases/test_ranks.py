@@ -11,7 +11,8 @@ from rampmeter.layout import Root
 from rampmeter.restore import restore
 from support.crash_lives import Life
 from support.forked import Nursery
-from support.forked_job import Job, Parent, parent_of, starting
+from support.forked_job import Job, Parent, starting
+from support.servers import listening
 from support.waiting import wait_for
 
 pytestmark = pytest.mark.system
@@ -22,7 +23,7 @@ OFTEN = {"interval_max_s": 0.05, "keep": 1000}
 
 @pytest.fixture(scope="module")
 def parent() -> Iterator[Parent]:
-    with parent_of("support.crew_job") as process:
+    with listening("support.crew_job") as process:
         yield process
 
 

@@ -11,13 +11,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from support.servers import without_settings
+from support.servers import listening
 from support.waiting import wait_for
 
 LIMIT_S = 60.0
-TESTS = Path(__file__).resolve().parents[1]
 
 
 class Program:
@@ -82,21 +80,8 @@ class Nursery:
 @contextmanager
 def nursery() -> Iterator[Nursery]:
     """Ends with the block."""
-    command = [sys.executable, "-m", "support.forked"]
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=TESTS,
-        env=without_settings(),
-    )
-    try:
+    with listening("support.forked", limit_s=LIMIT_S) as process:
         yield Nursery(process)
-    finally:
-        assert process.stdin is not None
-        process.stdin.close()
-        process.wait(LIMIT_S)
 
 
 def _main() -> None:

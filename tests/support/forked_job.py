@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +13,6 @@ from typing import Any
 from support.waiting import wait_for
 
 LIMIT_S = 90.0
-TESTS = Path(__file__).parents[1]
 Parent = subprocess.Popen[str]
 
 
@@ -68,18 +66,6 @@ class Job:
             ):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(said["pid"], signal.SIGKILL)
-
-
-@contextlib.contextmanager
-def parent_of(module: str) -> Iterator[Parent]:
-    """The parent of the jobs of one test module."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", module], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=TESTS, text=True
-    )
-    yield process
-    assert process.stdin is not None
-    process.stdin.close()
-    process.wait(30)
 
 
 @contextlib.contextmanager

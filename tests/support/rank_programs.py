@@ -18,10 +18,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from support.servers import without_settings
+from support.servers import listening
 
 LIMIT_S = 60
-TESTS = Path(__file__).resolve().parents[1]
 
 
 class Ranks:
@@ -55,20 +54,8 @@ class Ranks:
 @contextmanager
 def rank_programs() -> Iterator[Ranks]:
     """Ends with the block."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "support.rank_programs"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=TESTS,
-        env=without_settings(),
-    )
-    try:
+    with listening("support.rank_programs", limit_s=LIMIT_S) as process:
         yield Ranks(process)
-    finally:
-        assert process.stdin is not None
-        process.stdin.close()
-        process.wait(LIMIT_S)
 
 
 def _run_job(job: dict[str, Any]) -> list[dict[str, Any]]:

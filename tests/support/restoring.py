@@ -84,3 +84,12 @@ def _main():
 
 if __name__ == "__main__":
     _main()
+
+
+def pool_settings(directory, read_capacity):
+    """Of a coordinator with a write budget of 80 MB/s, a read budget beside it, and short leases."""
+    path = directory / "rampmeter.toml"
+    path.write_text(
+        f'[pools.default]\ncapacity = "100MB/s"\nread_capacity = "{read_capacity}"\nttl = "10s"\n'
+    )
+    return {"RAMPMETER_CONFIG": str(path), "RAMPMETER_STORE": "memory"}

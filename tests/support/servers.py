@@ -14,6 +14,9 @@ PROGRAMS = Path(sys.executable).parent
 """Where the programs of the environment are: rampmeter, docker-compose, hadolint."""
 
 
+TESTS = Path(__file__).parents[1]
+
+
 def without_settings() -> dict[str, str]:
     """This environment without any of Rampmeter's variables."""
     return {name: value for name, value in os.environ.items() if not name.startswith("RAMPMETER_")}
@@ -64,3 +67,22 @@ def serving(where: Path, *options: str, **environ: str) -> Iterator[Coordinator]
         wait_for(lambda: ready.exists() or process.poll() is not None, what="the ready file")
         assert process.poll() is None, log.read_text()
         yield Coordinator(process, ready.read_text().strip())
+
+
+@contextmanager
+def listening(module: str, *, limit_s: float = 60.0) -> Iterator["subprocess.Popen[str]"]:
+    """A program of tests/ that is told on stdin and tells on stdout; it ends when nothing more will be said."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", module],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=TESTS,
+        env=without_settings(),
+    )
+    try:
+        yield process
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait(limit_s)

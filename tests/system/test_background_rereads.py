@@ -12,7 +12,7 @@ import rampmeter
 from rampmeter.events import ReadBack, SaveEnded
 from rampmeter.layout import Root
 from rampmeter.marks import Mark, has_mark
-from support.restoring import MB, save, state_of
+from support.restoring import MB, pool_settings, save, state_of
 from support.servers import serving
 from support.waiting import wait_for
 
@@ -29,15 +29,7 @@ ONCE = {"interval_min_s": 1000.0, "seed": SOON, "verify_every_s": 0.5}
 @pytest.fixture
 def pool(tmp_path):
     """Settings of a coordinator with a write budget of 80 MB/s and a read budget beside it."""
-    path = tmp_path / "rampmeter.toml"
-
-    def settings(read_capacity="12.5MB/s"):
-        path.write_text(
-            f'[pools.default]\ncapacity = "100MB/s"\nread_capacity = "{read_capacity}"\nttl = "10s"\n'
-        )
-        return {"RAMPMETER_CONFIG": str(path), "RAMPMETER_STORE": "memory"}
-
-    return settings
+    return lambda read_capacity="12.5MB/s": pool_settings(tmp_path, read_capacity)
 
 
 class Trainer:

@@ -18,8 +18,8 @@ import torch
 from rampmeter.layout import Root
 from rampmeter.restore import restore
 from support.crew_job import COLLECTIVE_LIMIT_S, SILENT_S
-from support.forked_job import Job, Parent, parent_of, starting
-from support.servers import Coordinator, serving
+from support.forked_job import Job, Parent, starting
+from support.servers import Coordinator, listening, serving
 from support.waiting import wait_for
 
 pytestmark = pytest.mark.system
@@ -34,7 +34,7 @@ TTL_S = 10.0
 
 @pytest.fixture(scope="module")
 def parent() -> Iterator[Parent]:
-    with parent_of("support.crew_job") as process:
+    with listening("support.crew_job") as process:
         yield process
 
 

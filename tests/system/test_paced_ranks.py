@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from rampmeter.core.clock import SystemClock
-from support.forked_job import Job, Parent, parent_of, starting
+from support.forked_job import Job, Parent, starting
 from support.restoring import MB, seed_for
-from support.servers import Coordinator, serving
+from support.servers import Coordinator, listening, serving
 from support.waiting import wait_for
 
 pytestmark = pytest.mark.system
@@ -29,7 +29,7 @@ IN_HAND_BYTES = 4 * MB
 
 @pytest.fixture(scope="module")
 def parent() -> Iterator[Parent]:
-    with parent_of("support.crew_job") as process:
+    with listening("support.crew_job") as process:
         yield process
 
 

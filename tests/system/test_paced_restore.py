@@ -12,7 +12,7 @@ import torch
 import rampmeter
 from rampmeter.core.pacer import Governance
 from rampmeter.events import RestoreRateChanged
-from support.restoring import MB, allowed, most_allowed, restoring, save, seed_for, state_of
+from support.restoring import MB, allowed, most_allowed, pool_settings, restoring, save, seed_for, state_of
 from support.servers import serving
 from support.waiting import wait_for
 
@@ -25,15 +25,7 @@ SIZE = 60 * MB
 @pytest.fixture
 def pool(tmp_path):
     """Settings of a coordinator with a read budget of 20 MB/s beside a write budget of 80 MB/s, and short leases."""
-    path = tmp_path / "rampmeter.toml"
-
-    def settings(read_capacity="25MB/s"):
-        path.write_text(
-            f'[pools.default]\ncapacity = "100MB/s"\nread_capacity = "{read_capacity}"\nttl = "10s"\n'
-        )
-        return {"RAMPMETER_CONFIG": str(path), "RAMPMETER_STORE": "memory"}
-
-    return settings
+    return lambda read_capacity="25MB/s": pool_settings(tmp_path, read_capacity)
 
 
 class Restore:

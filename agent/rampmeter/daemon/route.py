@@ -6,7 +6,6 @@ Decides which saves go this way, and owns what the two processes share. Nothing 
 import logging
 import os
 import sys
-import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
@@ -16,6 +15,7 @@ from rampmeter.daemon.arena import Arena, num_tensors, why_not_shared
 from rampmeter.daemon.guardian import Guardian, LostAtCommit
 from rampmeter.daemon.mode import Mode, chosen
 from rampmeter.daemon.parcel import Order
+from rampmeter.flushthread import in_thread_of_its_own
 from rampmeter.throttle import Throttle
 
 _log = logging.getLogger("rampmeter")
@@ -84,18 +84,7 @@ class ProcessRoute:
         `order` is asked there, with the number of the save. `on_committed` is called before the future is done, also
         where the writer was lost at its last word: FileNotFoundError says that there is no checkpoint.
         """
-        result: Future[None] = Future()
-
-        def run() -> None:
-            try:
-                self._save(placed, order, throttle, on_first_byte, on_committed)
-            except BaseException as error:
-                result.set_exception(error)
-            else:
-                result.set_result(None)
-
-        threading.Thread(target=run, name="rampmeter-flush", daemon=True).start()
-        return result
+        return in_thread_of_its_own(lambda: self._save(placed, order, throttle, on_first_byte, on_committed))
 
     def _save(
         self,

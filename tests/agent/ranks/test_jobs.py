@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from support.forked_job import Job, Parent, parent_of, starting
+from support.forked_job import Job, Parent, starting
+from support.servers import listening
 
 pytestmark = pytest.mark.system
 
@@ -18,7 +19,7 @@ MB = 1_000_000
 
 @pytest.fixture(scope="module")
 def parent() -> Iterator[Parent]:
-    with parent_of("support.rank_job") as process:
+    with listening("support.rank_job") as process:
         yield process
 
 

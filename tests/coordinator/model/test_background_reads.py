@@ -3,16 +3,16 @@
 from typing import Any
 
 from rampmeter.core.messages import Grant, Kind, RateReason, Wait
-from rampmeter_coordinator.model.pool import PoolConfig
+from support import reads
 from support.desk import Desk, Talker
+from support.reads import SHARED, on_line
 
 T = 1000.0
-SHARED = PoolConfig(name="pool", capacity_bytes_per_s=1000, utilisation=1.0, shared_reads=True)
 
 
 def read(job: Talker, now_s: float, **more: Any) -> None:
-    """A restore asks for its slot."""
-    job.ask(now_s, kind=Kind.READ, **({"ready_in_s": 0.0, "num_bytes": 10_000} | more))
+    """A restore of some size asks for its slot."""
+    reads.read(job, now_s, **({"num_bytes": 10_000} | more))
 
 
 def read_back(job: Talker, now_s: float, **more: Any) -> None:
@@ -20,19 +20,10 @@ def read_back(job: Talker, now_s: float, **more: Any) -> None:
     read(job, now_s, **({"background": True} | more))
 
 
-def on_line(job: Talker, now_s: float, **progress: Any) -> None:
-    """The holder's renewal is held: it can be told at once."""
-    rate = job.desk.rates(now_s)[int(job.uid, 16)]
-    job.renew(now_s, held=rate, **progress)
-    if job.answer is not None:
-        job.renew(now_s, held=rate, **progress)
-    assert job.answer is None
-
-
 def told(job: Talker) -> tuple[int, RateReason]:
+    """After it has listened."""
     job.hear()
-    assert isinstance(job.last, Grant), job.last
-    return job.last.bytes_per_s, job.last.reason
+    return reads.told(job)
 
 
 def test_alone_it_has_all_of_the_read_budget() -> None:

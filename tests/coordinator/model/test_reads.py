@@ -2,30 +2,12 @@
 
 from dataclasses import replace
 
-from rampmeter.core.messages import Gone, GoneReason, Grant, Kind, RateReason, WaitReason
+from rampmeter.core.messages import Gone, GoneReason, Grant, RateReason, WaitReason
 from rampmeter_coordinator.model.pool import PoolConfig
-from support.desk import POOL, Desk, Talker
+from support.desk import POOL, Desk
+from support.reads import SHARED, on_line, read, told
 
 T = 1000.0
-SHARED = PoolConfig(name="pool", capacity_bytes_per_s=1000, utilisation=1.0, shared_reads=True)
-
-
-def read(job: Talker, now_s: float, **more: object) -> None:
-    job.ask(now_s, kind=Kind.READ, **({"ready_in_s": 0.0} | more))
-
-
-def on_line(job: Talker, now_s: float, **progress: object) -> None:
-    """The holder's renewal is held: it can be told at once."""
-    rate = job.desk.rates(now_s)[int(job.uid, 16)]
-    job.renew(now_s, held=rate, **progress)
-    if job.answer is not None:
-        job.renew(now_s, held=rate, **progress)
-    assert job.answer is None
-
-
-def told(job: Talker) -> tuple[int, RateReason]:
-    assert isinstance(job.last, Grant), job.last
-    return job.last.bytes_per_s, job.last.reason
 
 
 # -- a budget of their own -----------------------------------------------------------------------------------------
