@@ -1,7 +1,7 @@
 """`make test`: all tests, as several pytest processes at once: one computes while others wait for servers and jobs.
 
 The first are held against real time and have the processor before all others; the second are real jobs with limits.
-All others, whatever is added to tests/, run beside them at the lowest priority, in two. Decides nothing about a test:
+All others, whatever is added to tests/, run beside them at a low priority, in two. Decides nothing about a test:
 `python -m pytest` runs the same tests one after the other.
 """
 
@@ -33,6 +33,8 @@ PARTS = (
             "tests/agent/daemon",
             "tests/cases/test_endings.py",
             "tests/cases/test_preemption.py",
+            "tests/coordinator/test_redis_store.py",
+            "tests/coordinator/test_stores.py",
             "tests/demo",
             "tests/failover",
             "tests/faults",
@@ -40,8 +42,8 @@ PARTS = (
         ),
     ),
     Part("jobs", 5, ("tests/agent/ranks", "tests/system")),
-    Part("agent", 19, ("tests/agent", "tests/checkpoints")),
-    Part("rest", 19, ()),
+    Part("agent", 12, ("tests/agent", "tests/checkpoints")),
+    Part("rest", 12, ()),
 )
 
 

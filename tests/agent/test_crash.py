@@ -106,7 +106,7 @@ def test_kills_at_random_instants(victims: Nursery, tmp_path: Path) -> None:
     life, step, num_committed = Life(kind="whole", num_saves=0), 0, 0
     for _ in range(20):
         program = life.start(victims, root)
-        told = killed_after(program, draw.uniform(0.0, 0.5))
+        told = killed_after(program, draw.uniform(0.0, 0.1), num_lines=draw.randrange(5))
         step = check_root(root, told, before=step)
         num_committed += told.committed > 0
     assert num_committed > 5

@@ -73,8 +73,9 @@ def copy_of(template: Path, where: Path) -> Root:
     return Root(where)
 
 
-def killed_after(program: Program, delay_s: float) -> Told:
-    """SIGKILL so long after the start; what it had told by then."""
+def killed_after(program: Program, delay_s: float, *, num_lines: int = 0) -> Told:
+    """SIGKILL so long after it has said so much, which it does at its own pace; what it had told by then."""
+    wait_for(lambda: len(program.lines) >= num_lines, what=f"{num_lines} lines, not only {program.lines}")
     threading.Event().wait(delay_s)
     if program.exit_code is None:
         program.kill()
