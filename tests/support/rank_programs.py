@@ -5,6 +5,7 @@ finds `rank`, `world_size`, `group`, `root` (a Root), what `rank_training` has a
 not end in time is killed by its own alarm, and counts as hung.
 """
 
+import faulthandler
 import json
 import os
 import queue
@@ -65,7 +66,9 @@ def _run_job(job: dict[str, Any]) -> list[dict[str, Any]]:
             pid = os.fork()
             if pid == 0:
                 signal.alarm(LIMIT_S)
-                outcome = _run_rank(job, rank, f"{directory}/meeting")
+                with Path(f"{directory}/{rank}.stacks").open("w") as stacks:
+                    faulthandler.dump_traceback_later(LIMIT_S - 1, file=stacks)
+                    outcome = _run_rank(job, rank, f"{directory}/meeting")
                 Path(f"{directory}/{rank}").write_text(json.dumps(outcome))
                 os._exit(0)
             pids.append(pid)
@@ -73,9 +76,15 @@ def _run_job(job: dict[str, Any]) -> list[dict[str, Any]]:
         return [
             json.loads(Path(f"{directory}/{rank}").read_text())
             if code == 0
-            else {"error": "hung" if code == -signal.SIGALRM else "died", "message": f"exit code {code}"}
+            else _without_outcome(code, Path(f"{directory}/{rank}.stacks"))
             for rank, code in enumerate(codes)
         ]
+
+
+def _without_outcome(code: int, stacks: Path) -> dict[str, Any]:
+    if code != -signal.SIGALRM:
+        return {"error": "died", "message": f"exit code {code}"}
+    return {"error": "hung", "message": stacks.read_text()}
 
 
 def _run_rank(job: dict[str, Any], rank: int, meeting: str) -> dict[str, Any]:

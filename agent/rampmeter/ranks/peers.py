@@ -52,6 +52,7 @@ class Peers:
             return work()
         self._round = now = _Round(self._group, self.rank, rider)
         try:
+            now.begin()
             result = work()
         except Exception as error:
             now.ends(error)
@@ -108,6 +109,9 @@ class _Round:
         self._failure: Exception | None = None
         self.has_failed = False
         self._thread = threading.Thread(target=self._run, name="rampmeter-peers", daemon=True)
+
+    def begin(self) -> None:
+        """Tell the others from now on that this rank works; to be followed by `ends`, whatever interrupts it."""
         self._thread.start()
 
     def ends(self, error: Exception | None) -> None:
@@ -117,7 +121,8 @@ class _Round:
 
     def wait(self, limit_s: float) -> None:
         """For the others, but not for ever."""
-        self._thread.join(limit_s)
+        if self._thread.ident is not None:  # an interrupt may come before it has begun
+            self._thread.join(limit_s)
 
     def raise_failure(self, own: Exception | None) -> None:
         """Wait for the others; raise what all raise, if anything."""

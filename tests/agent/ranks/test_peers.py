@@ -94,6 +94,27 @@ for thread in threading.enumerate():
     assert answers == [lost, ["KeyboardInterrupt", "", None], lost]
 
 
+def test_an_interrupt_before_the_work_has_begun_is_no_other(ranks: Ranks, tmp_path: Any) -> None:
+    """The beats run already, and nobody is left who would end them."""
+    answers = _run(
+        ranks,
+        tmp_path,
+        """
+import threading
+class Interrupted(threading.Thread):
+    def start(self):
+        super().start()
+        if self.name == "rampmeter-peers":
+            raise KeyboardInterrupt
+if rank == 1:
+    threading.Thread = Interrupted
+answer = told(lambda: peers.agree(lambda: "never"))
+""",
+    )
+    lost = ["RestoreError", "it was interrupted (rank 1)", None]
+    assert answers == [lost, ["KeyboardInterrupt", "", None], lost]
+
+
 RIDER = """
 import threading
 
