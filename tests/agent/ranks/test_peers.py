@@ -9,6 +9,7 @@ from rampmeter.ranks.peers import Peers
 from support.rank_programs import Ranks
 
 HEAD = """
+import threading
 from rampmeter.core.errors import CommitError, CorruptCheckpoint
 from rampmeter.ranks.peers import Peers
 peers = Peers(group)
@@ -25,6 +26,11 @@ def told(work):
         return work()
     except BaseException as error:
         return [type(error).__name__, str(error), getattr(error, "reason", None)]
+
+def after_the_beats():
+    for thread in threading.enumerate():
+        if thread.name == "rampmeter-peers":
+            thread.join()
 """
 
 
@@ -83,11 +89,8 @@ def test_a_rank_that_is_interrupted_leaves_and_the_others_know(ranks: Ranks, tmp
         ranks,
         tmp_path,
         """
-import threading
 answer = told(lambda: peers.agree(fails(KeyboardInterrupt(), 1)))
-for thread in threading.enumerate():
-    if thread.name == "rampmeter-peers":
-        thread.join()
+after_the_beats()
 """,
     )
     lost = ["RestoreError", "it was interrupted (rank 1)", None]
@@ -100,7 +103,6 @@ def test_an_interrupt_before_the_work_has_begun_is_no_other(ranks: Ranks, tmp_pa
         ranks,
         tmp_path,
         """
-import threading
 class Interrupted(threading.Thread):
     def start(self):
         super().start()
@@ -109,6 +111,7 @@ class Interrupted(threading.Thread):
 if rank == 1:
     threading.Thread = Interrupted
 answer = told(lambda: peers.agree(lambda: "never"))
+after_the_beats()
 """,
     )
     lost = ["RestoreError", "it was interrupted (rank 1)", None]
@@ -116,8 +119,6 @@ answer = told(lambda: peers.agree(lambda: "never"))
 
 
 RIDER = """
-import threading
-
 class Rider:
     def __init__(self, failure=None):
         self.heard, self.failure, self.ended = [], failure, threading.Event()
