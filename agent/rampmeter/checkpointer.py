@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from rampmeter import restore as restoring
-from rampmeter.config import job_settings
+from rampmeter.config import Beliefs, Bounds, Names, job_settings, last_part, whole_or_none
 from rampmeter.core.clock import Clock, SystemClock
 from rampmeter.core.errors import ConfigError, LeaseLost, RestoreError, SavesFailing
 from rampmeter.core.messages import EndReason, Survives
@@ -111,39 +111,28 @@ class Checkpointer:
         seed: int | None = None,
     ) -> None:
         self._settings = job_settings(
-            job=job,
-            pool=pool,
-            coordinator=coordinator,
-            tenant=tenant,
-            num_gpus=num_ranks() if num_gpus is None else num_gpus,
-            mtbf_s=mtbf_s,
-            restart_s=restart_s,
-            interval_min_s=interval_min_s,
-            interval_max_s=interval_max_s,
-            notice_s=notice_s,
-            survives=survives,
-            default_name=os.path.basename(os.path.abspath(root)),  # noqa: PTH100, PTH119 - text, not a look-up
+            Names(job=job, pool=pool, coordinator=coordinator, tenant=tenant, default=last_part(root)),
+            Beliefs(num_gpus=num_gpus, mtbf_s=mtbf_s, restart_s=restart_s, survives=survives),
+            Bounds(interval_min_s=interval_min_s, interval_max_s=interval_max_s, notice_s=notice_s),
+            num_ranks=num_ranks(),
         )
+        saver = partial(Saver, mode=Mode.of(mode), writer_class=writer_class, check_finite=check_finite)
+        self._saver_for = partial(saver, config=config, code_commit=code_commit)
+        self._keep = Keep(keep=keep, keep_days=keep_days, milestone_steps=milestone_steps)
+        self._raise_after = whole_or_none("raise_after", raise_after)
+        self._listener = on_event
+        self._make_parts(root, verify_every_s, random.Random(seed))
+
+    def _make_parts(
+        self, root: str | os.PathLike[str], verify_every_s: float | None, rng: random.Random
+    ) -> None:
+        """Those that neither look at the root nor speak to anybody: all others are made by `__enter__`."""
         if not str(root):
             raise ConfigError("root is empty: name the directory that holds this job's checkpoints")
-        if raise_after is not None and (type(raise_after) is not int or raise_after < 1):
-            raise ConfigError("raise_after must be an integer of at least 1, or None")
-        self._raise_after = raise_after
-        self._keep = Keep(keep=keep, keep_days=keep_days, milestone_steps=milestone_steps)
         self._clock: Clock = SystemClock()
         self._proving = Proving(verify_every_s, now_s=self._clock.now())
         self._root = Root(root, clock=self._clock)
-        self._listener = on_event
-        self._rng = random.Random(seed)
-        self._saver_options: dict[str, Any] = {
-            "job": self._settings.name,
-            "config": config,
-            "code_commit": code_commit,
-            "check_finite": check_finite,
-            "writer_class": writer_class,
-            "mode": Mode.of(mode),
-            "clock": self._clock,
-        }
+        self._rng = rng
         self._signals = NoticeSignals(self._on_notice)
         self._exit_watch = ExitWatch(self._leave)
         self._crew: Crew | None = None
@@ -156,7 +145,9 @@ class Checkpointer:
     def __enter__(self) -> Self:
         job_uid, claim = self._open()
         rank = self._crew.rank if self._crew is not None else Rank()
-        self._saver = Saver(self._root, claim, rank=rank, **self._saver_options)
+        self._saver = self._saver_for(
+            self._root, claim, job=self._settings.name, rank=rank, clock=self._clock
+        )
         self._watch = StepWatch(self._clock)
         self._taking = Taking(
             self._saver,

@@ -40,41 +40,78 @@ class JobSettings:
     survives: Survives
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """Who the job is and whom it asks, as the call says; None = see the environment.
+
+    default: the job's name where nobody gives it one.
+    """
+
+    job: str | None = None
+    pool: str | None = None
+    coordinator: str | None = None
+    tenant: str | None = None
+    default: str = "job"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beliefs:
+    """What the call says of failures. num_gpus None = one for each rank."""
+
+    num_gpus: int | None = None
+    mtbf_s: float | None = None
+    restart_s: float | None = None
+    survives: str = Survives.NODE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Between which times a save should be, as the call says."""
+
+    interval_min_s: float | None = None
+    interval_max_s: float | None = None
+    notice_s: float | None = None
+
+
 def job_settings(
+    names: Names,
+    beliefs: Beliefs,
+    bounds: Bounds,
     *,
-    job: str | None,
-    pool: str | None,
-    coordinator: str | None,
-    num_gpus: int | None,
-    tenant: str | None = None,
-    mtbf_s: float | None = None,
-    restart_s: float | None = None,
-    interval_min_s: float | None = None,
-    interval_max_s: float | None = None,
-    notice_s: float | None = None,
-    survives: str = Survives.NODE,
+    num_ranks: int = 1,
     environment: Mapping[str, str] = os.environ,
-    default_name: str = "job",
 ) -> JobSettings:
     """Settings from arguments and RAMPMETER_* variables. ConfigError names the argument or variable at fault."""
-    tenant = tenant or environment.get("RAMPMETER_TENANT") or None
+    tenant = names.tenant or environment.get("RAMPMETER_TENANT") or None
     settings = JobSettings(
-        name=_name("job", job or environment.get("RAMPMETER_JOB") or _as_name(default_name)),
-        pool=_name("pool", pool or environment.get("RAMPMETER_POOL") or DEFAULT_POOL),
-        coordinator=_coordinator(coordinator, environment),
+        name=_name("job", names.job or environment.get("RAMPMETER_JOB") or _as_name(names.default)),
+        pool=_name("pool", names.pool or environment.get("RAMPMETER_POOL") or DEFAULT_POOL),
+        coordinator=_coordinator(names.coordinator, environment),
         tenant=None if tenant is None else _name("tenant (or RAMPMETER_TENANT)", tenant),
-        num_gpus=_whole("num_gpus", 1 if num_gpus is None else num_gpus),
-        mtbf_s=_positive("mtbf_s", mtbf_s),
-        restart_s=_positive("restart_s", restart_s),
-        interval_min_s=_positive("interval_min_s", interval_min_s),
-        interval_max_s=_positive("interval_max_s", interval_max_s),
-        notice_s=_notice(notice_s, environment),
-        survives=_survives(survives),
+        num_gpus=_whole("num_gpus", num_ranks if beliefs.num_gpus is None else beliefs.num_gpus),
+        mtbf_s=_positive("mtbf_s", beliefs.mtbf_s),
+        restart_s=_positive("restart_s", beliefs.restart_s),
+        interval_min_s=_positive("interval_min_s", bounds.interval_min_s),
+        interval_max_s=_positive("interval_max_s", bounds.interval_max_s),
+        notice_s=_notice(bounds.notice_s, environment),
+        survives=_survives(beliefs.survives),
     )
     low, high = settings.interval_min_s, settings.interval_max_s
     if low is not None and high is not None and low > high:
         raise ConfigError(f"interval_min_s ({low:g}) is above interval_max_s ({high:g})")
     return settings
+
+
+def last_part(root: str | os.PathLike[str]) -> str:
+    """What a job is called where nobody names it, made from the directory of its checkpoints."""
+    return os.path.basename(os.path.abspath(root))  # noqa: PTH100, PTH119 - text, not a look-up
+
+
+def whole_or_none(argument: str, value: int | None) -> int | None:
+    """A count that may be left out; ConfigError names the argument."""
+    if value is not None and (type(value) is not int or value < 1):
+        raise ConfigError(f"{argument} must be an integer of at least 1, or None")
+    return value
 
 
 def _coordinator(given: str | None, environment: Mapping[str, str]) -> str | None:

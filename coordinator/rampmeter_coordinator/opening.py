@@ -128,9 +128,7 @@ async def open_pool(
         assert offset is not None
         meta = shift_meta(stored.meta, offset)
         stored = replace(stored, records=shift_records(stored.records, offset), meta=meta)
-    epochs = [stored.head.epoch, fence_epoch_of(stored.meta)] if stored else []
-    epochs += [known.position.epoch] if known else []
-    epoch = max(_wall_ms(), *(epoch + 1 for epoch in epochs)) if epochs else _wall_ms()
+    epoch = _next_epoch(stored, known)
     beginning = Beginning(
         config=config, seed=epoch, grace_until_s=grace_until_s, release=version("rampmeter")
     )
@@ -155,6 +153,13 @@ async def open_pool(
     left_s = max(0.0, grace_until_s - now_s)
     log.info("pool %s: %s, epoch %d, %s", config.name, _capacity_text(config), epoch, _grace_text(left_s))
     return opened.after(claim)
+
+
+def _next_epoch(stored: StoredPool | None, known: Known | None) -> int:
+    """Above all that the store, a fence or this process has seen; the wall clock where that is above them anyway."""
+    epochs = [stored.head.epoch, fence_epoch_of(stored.meta)] if stored else []
+    epochs += [known.position.epoch] if known else []
+    return max(_wall_ms(), *(epoch + 1 for epoch in epochs)) if epochs else _wall_ms()
 
 
 def _capacity_text(config: PoolConfig) -> str:

@@ -1,15 +1,21 @@
 """Settings of the agent: argument, then variable, then default; bad values are named."""
 
+from dataclasses import fields, replace
+
 import pytest
 
-from rampmeter.config import job_settings
+from rampmeter.config import Beliefs, Bounds, Names, job_settings
 from rampmeter.core.errors import ConfigError
 
-GIVEN = {"job": None, "pool": None, "coordinator": None, "num_gpus": None}
 
-
-def settings(environment=None, **more):
-    return job_settings(**(GIVEN | more), environment=environment or {}, default_name="run 7/x")
+def settings(environment=None, **given):
+    """Each argument goes where the call of a job puts it."""
+    parts = []
+    for part in (Names, Beliefs, Bounds):
+        known = {field.name for field in fields(part)} & set(given)
+        parts.append(part(**{name: given.pop(name) for name in known}))
+    assert not given
+    return job_settings(replace(parts[0], default="run 7/x"), *parts[1:], environment=environment or {})
 
 
 def test_argument_beats_variable_beats_default():
@@ -39,6 +45,12 @@ def test_a_tenant_is_told_or_there_is_none():
     assert settings(env, tenant="blue").tenant == "blue"
     assert settings(env).tenant == "red"
     assert (settings().tenant, settings({"RAMPMETER_TENANT": ""}).tenant) == (None, None)
+
+
+def test_a_rank_has_one_gpu_unless_told_otherwise():
+    """num_gpus is of the whole job."""
+    assert job_settings(Names(), Beliefs(), Bounds(), num_ranks=4, environment={}).num_gpus == 4
+    assert job_settings(Names(), Beliefs(num_gpus=2), Bounds(), num_ranks=4, environment={}).num_gpus == 2
 
 
 def test_checkpoints_are_for_the_failure_of_a_node_unless_told_otherwise():

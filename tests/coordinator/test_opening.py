@@ -270,3 +270,15 @@ def test_grace_is_longer_where_an_old_server_may_still_take_commits(remembers):
         assert grace_s(await started(store, clock, known=known), clock) == POOL.grace_s + 12.0
 
     asyncio.run(scenario())
+
+
+def test_the_next_epoch_is_above_the_one_that_the_store_has_lost():
+    """Also where the wall clock was set back below it: fences of that epoch may still be in use."""
+
+    async def scenario():
+        clock = ManualClock()
+        lost = Position(epoch=2**51, number=7, writer="x")
+        opened = await started(MemoryStore(), clock, known=Known(position=lost, ours=False))
+        assert opened.head.epoch == lost.epoch + 1
+
+    asyncio.run(scenario())

@@ -3,6 +3,7 @@
 import pytest
 
 from rampmeter.core.leaseclock import NOTHING, LeaseClock
+from rampmeter.core.lifecycle import Governance
 from rampmeter.core.messages import Fence, Grant, LeaseState, Plan, PlanReason, RateReason
 
 FENCE = Fence(epoch=1, counter=1)
@@ -124,3 +125,19 @@ def test_the_times_of_changes_are_told() -> None:
     clock.answered(100.0, plan())
     clock.granted(grant(), 100.0)
     assert set(clock.changes()) == {129.0, 190.0, 790.0}
+
+
+def test_in_silence_a_save_goes_on_at_the_safe_rate_and_then_without_any_right() -> None:
+    """Not before the safe rate is usable, whatever it is; where it is 0, without one from then on."""
+    clock, without = LeaseClock(), LeaseClock()
+    clock.answered(100.0, plan())
+    without.answered(100.0, plan(safe_bytes_per_s=0))
+    times_s = (100.0, 189.9, 190.0, 789.9, 790.0)
+    safe, own = Governance.SAFE_RATE, Governance.UNGOVERNED
+    assert [clock.right_in_silence(now_s) for now_s in times_s] == [None, None, safe, safe, own]
+    assert [without.right_in_silence(now_s) for now_s in times_s] == [None, None, own, own, own]
+
+
+def test_in_silence_without_a_plan_nothing_is_waited_for() -> None:
+    """There will be no safe rate."""
+    assert LeaseClock().right_in_silence(0.0) is Governance.UNGOVERNED

@@ -289,3 +289,13 @@ def test_lease_is_dropped_with_the_release():
     pacer.ended(now_s, committed=False)
     say(pacer, noted(), now_s)
     assert pacer.lease_clock.fence is None
+
+
+def test_an_ended_save_gives_its_lease_back_without_waiting():
+    """A renewal had no answer and is to be tried again later; the storage is free now."""
+    pacer = registered()
+    now_s = flushing(pacer)
+    pacer.unreachable(now_s, 20.0)
+    assert at(pacer, now_s + 1) is Action.NOTHING
+    pacer.ended(now_s + 1, committed=True)
+    assert at(pacer, now_s + 1) is Action.RELEASE

@@ -187,3 +187,17 @@ class Talker:
         newer = Talker(self.desk, int(self.uid, 16), self.figures)
         newer.attempt = self.attempt + 1
         return newer
+
+
+def busy_desk(now_s: float) -> Desk:
+    """A writer, a job armed, one waiting, one fenced with a newer attempt, one finished, one that has saved."""
+    desk = Desk()
+    saved = desk.writer(6, now_s)
+    saved.release(now_s, done_bytes=7_000, step=5, stall_s=1.2, write_s=12.0, lead_s=3.0)
+    desk.writer(1, now_s, max_bytes_per_s=300)
+    desk.known(2, now_s).ask(now_s, ready_in_s=20.0, max_bytes_per_s=300)
+    fenced = desk.writer(4, now_s, max_bytes_per_s=300)
+    fenced.next_attempt().register(now_s + 1, safe_bytes_per_s=20)
+    desk.known(5, now_s).finish(now_s + 1)
+    desk.known(3, now_s + 1).ask(now_s + 1, ready_in_s=0.0)
+    return desk

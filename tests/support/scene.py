@@ -1,6 +1,6 @@
 """An agent's desk with everything around it made by hand: no thread, no network, a clock that moves when told."""
 
-from rampmeter.config import job_settings
+from rampmeter.config import Beliefs, Bounds, Names, job_settings
 from rampmeter.core.clock import ManualClock
 from rampmeter.core.leaseclock import LeaseClock
 from rampmeter.core.pacer import Pacer
@@ -13,7 +13,9 @@ from rampmeter.throttle import FlowCounters, Throttle
 from support.answers import grant, noted, plan
 
 ENVIRONMENT = {"RAMPMETER_NOTICE_S": "30", "RAMPMETER_TENANT": "red"}
-SETTINGS = job_settings(job="run7", pool=None, coordinator="http://h:1", num_gpus=8, environment=ENVIRONMENT)
+SETTINGS = job_settings(
+    Names(job="run7", coordinator="http://h:1"), Beliefs(num_gpus=8), Bounds(), environment=ENVIRONMENT
+)
 REPORT = SaveReport(
     step=40,
     directory="step-00000040.a00001.00000000",

@@ -8,6 +8,7 @@ when every lease given out before has expired.
 
 from dataclasses import dataclass
 
+from rampmeter.core.lifecycle import Governance
 from rampmeter.core.messages import MARGIN_S, Fence, Grant, LeaseState, Plan
 
 
@@ -82,6 +83,19 @@ class LeaseClock:
             return (0.0, 0.0)
         start = self._silent_since_s + self._plan.safe_after_s
         return (start, start + self._plan.safe_for_s)
+
+    def right_in_silence(self, now_s: float) -> Governance | None:
+        """By what right a save goes on while nobody answers; None = by none yet.
+
+        The safe rate before anything else, once it is usable; where there is none, or not any more, the job's own.
+        """
+        if self._plan is None:
+            return Governance.UNGOVERNED
+        start_s, end_s = self.safe_window()
+        if now_s < start_s:
+            return None
+        is_safe = self._plan.safe_bytes_per_s > 0 and now_s < end_s
+        return Governance.SAFE_RATE if is_safe else Governance.UNGOVERNED
 
     def changes(self) -> tuple[float, ...]:
         """The times at which the allowance changes by itself."""

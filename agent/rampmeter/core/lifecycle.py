@@ -60,5 +60,8 @@ TRANSITIONS: dict[PacerState, frozenset[PacerState]] = {
     _S.COMMITTED: frozenset({_S.IDLE}),
     _S.ABORTED: frozenset({_S.IDLE}),
 }
+WANTED = frozenset({_S.DUE, _S.WAITING})
+"""There should be a save, and it has no right to go on: not yet, or not any more."""
+
 IN_PROGRESS = frozenset({_S.ARMED, _S.READY, _S.FLUSHING})
 ENDED = frozenset({_S.COMMITTED, _S.ABORTED})
