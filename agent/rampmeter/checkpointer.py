@@ -5,6 +5,7 @@ nothing of ours raises into the loop after the start. Decides nothing about time
 In a job of many ranks each has one; rank 0 alone has a spokesman and removes what is old.
 """
 
+import concurrent.futures
 import logging
 import os
 import random
@@ -22,6 +23,7 @@ from rampmeter.core.messages import EndReason, Survives
 from rampmeter.core.proving import DEFAULT_EVERY_S, Proving
 from rampmeter.daemon.mode import Mode
 from rampmeter.events import Event, Restored
+from rampmeter.flushthread import in_thread_of_its_own
 from rampmeter.janitor import Janitor
 from rampmeter.layout import Claim, Root, StepName
 from rampmeter.leaving import ExitWatch, reason_of_end
@@ -53,6 +55,7 @@ EXIT_PREEMPTED = 75
 EXIT_REPLACED = 1
 DEFAULT_CLOSE_LIMIT_S = 60.0
 _RETENTION_LIMIT_S = 5.0
+_FORGET_LIMIT_S = 1.0
 
 
 class Checkpointer:
@@ -231,7 +234,8 @@ class Checkpointer:
         taking.close(limit_s, _RETENTION_LIMIT_S)
         has_only_looked = reason is EndReason.FINISHED and self._watch.first_step_s is None
         if self._choice is not None and has_only_looked and not taking.is_noticed:
-            withdraw_choice(self._root, self._choice)
+            forget = in_thread_of_its_own(partial(withdraw_choice, self._root, self._choice))
+            concurrent.futures.wait([forget], _FORGET_LIMIT_S)  # a root that hangs must not hold the end up
         if taking.voice is not None:
             taking.voice.close(EndReason.PREEMPTED if taking.is_noticed else reason)
         if self._crew is not None:

@@ -118,6 +118,7 @@ def test_others_stay(root: Root, tmp_path: Path) -> None:
     put(root, f".LATEST.{UUID}.tmp.part", old_s)
     put(root, f".notes.txt.{UUID}.tmp", old_s)
     put(root, ".LATEST.tmp", old_s)
+    put(root, f".LATEST.{UUID[:31]}.tmp", old_s)
     put(root, f"LATEST.{UUID}.tmp", old_s)
     put(root, f".LATEST.{UUID}.tmp", old_s, directory=str(name))
     put(root, f".LATEST.{UUID}.tmp", old_s, directory="attempts")
