@@ -10,7 +10,6 @@ import logging
 import os
 import random
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -287,10 +286,12 @@ class Checkpointer:
     def _restore(
         self, taking: Taking, state: State, *, step: int | None, fresh: bool
     ) -> RestoredCheckpoint | None:
-        slot = self._read_slot(taking)
+        load = partial(restoring.restore, self._root, state, step=step, fresh=fresh, slot=self._read_slot(taking))
         try:
-            with nullcontext() if self._crew is None else self._crew.group_of_its_own() as group:
-                return restoring.restore(self._root, state, step=step, fresh=fresh, slot=slot, group=group)
+            if self._crew is None:
+                return load()
+            with self._crew.group_of_its_own() as group:
+                return load(group=group, who_is_gone=self._crew.who_is_gone)
         except LeaseLost as error:
             if str(error) == LEAVING:
                 raise SystemExit(EXIT_PREEMPTED) from error
