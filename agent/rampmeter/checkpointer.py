@@ -286,7 +286,9 @@ class Checkpointer:
     def _restore(
         self, taking: Taking, state: State, *, step: int | None, fresh: bool
     ) -> RestoredCheckpoint | None:
-        load = partial(restoring.restore, self._root, state, step=step, fresh=fresh, slot=self._read_slot(taking))
+        load = partial(
+            restoring.restore, self._root, state, step=step, fresh=fresh, slot=self._read_slot(taking)
+        )
         try:
             if self._crew is None:
                 return load()

@@ -25,9 +25,7 @@ def num_looks(
         looks.append(1)
         return readings[min(len(looks), len(readings)) - 1]
 
-    assert not wait_while_it_moves(
-        Future(), counters, 0.75, is_in_storage=is_in_storage, hung_s=hung_s
-    )
+    assert not wait_while_it_moves(Future(), counters, 0.75, is_in_storage=is_in_storage, hung_s=hung_s)
     return len(looks)
 
 

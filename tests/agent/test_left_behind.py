@@ -1,4 +1,4 @@
-"""Retention after somebody went back to an older step by name: what stays of the history that goes on, and of the other."""
+"""Retention after somebody went back to an older step by name: what stays of this history, and of the other."""
 
 import random
 from dataclasses import dataclass
@@ -13,7 +13,13 @@ from support.roots import nothing, put_commit, steps_in
 
 
 def kept(
-    step: int, *, attempt: int = 1, left: bool = False, day: int = 30, pinned: bool = False, proven: bool = False
+    step: int,
+    *,
+    attempt: int = 1,
+    left: bool = False,
+    day: int = 30,
+    pinned: bool = False,
+    proven: bool = False,
 ) -> Kept:
     name = StepName(step=step, attempt=attempt, nonce="0" * 8)
     return Kept(name=name, day=f"2026-11-{day:02}", pinned=pinned, proven=proven, left_behind=left)

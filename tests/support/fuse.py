@@ -1,4 +1,4 @@
-"""A mount whose server is a process of ours: it can be stopped, so that the storage hangs, and killed. rclone on FUSE."""
+"""A mount whose server is a process of ours: stopped, its storage hangs; killed, it is gone. rclone on FUSE."""
 
 import os
 import subprocess

@@ -283,7 +283,9 @@ def test_a_rank_that_is_gone_in_mid_restore_is_named_and_the_next_start_restores
         assert job.codes() == [2 if rank != ill or number is signal.SIGSTOP else -number for rank in range(3)]
         assert not job.find("started")
     who = "rank 0 (is heard no more|has been silent)" if ill == 0 else f"rank {ill} has been silent"
-    assert all(re.match(f"RestoreError: the ranks of this job lost each other: {who}", error) for error in errors)
+    assert all(
+        re.match(f"RestoreError: the ranks of this job lost each other: {who}", error) for error in errors
+    )
     with serving(tmp_path, "--fresh", **pool("25MB/s")) as coordinator:
         options["coordinator"] = coordinator.url
         job = start(3, num_floats=NUM_FLOATS // 2, options=options, restores=True, limit_s=20.0)

@@ -53,6 +53,7 @@ class Silence:
     def longest(self, least_s: float, *, but: Collection[int] = ()) -> str:
         """Who has been silent the longest, for at least so long, in words; empty = nobody. `but`: who is not meant."""
         silent_s, rank = max(
-            ((silent_s, -rank) for rank, silent_s in self._silent_s.items() if rank not in but), default=(0.0, 0)
+            ((silent_s, -rank) for rank, silent_s in self._silent_s.items() if rank not in but),
+            default=(0.0, 0),
         )
         return f"rank {-rank} has been silent for {silent_s:.0f} s" if silent_s >= least_s else ""
