@@ -5,11 +5,11 @@ nothing of ours raises into the loop after the start. Decides nothing about time
 In a job of many ranks each has one; rank 0 alone has a spokesman and removes what is old.
 """
 
+import concurrent.futures
 import logging
 import os
 import random
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -22,6 +22,7 @@ from rampmeter.core.messages import EndReason, Survives
 from rampmeter.core.proving import DEFAULT_EVERY_S, Proving
 from rampmeter.daemon.mode import Mode
 from rampmeter.events import Event, Restored
+from rampmeter.flushthread import in_thread_of_its_own
 from rampmeter.janitor import Janitor
 from rampmeter.layout import Claim, Root, StepName
 from rampmeter.leaving import ExitWatch, reason_of_end
@@ -53,6 +54,7 @@ EXIT_PREEMPTED = 75
 EXIT_REPLACED = 1
 DEFAULT_CLOSE_LIMIT_S = 60.0
 _RETENTION_LIMIT_S = 5.0
+_FORGET_LIMIT_S = 1.0
 
 
 class Checkpointer:
@@ -222,7 +224,8 @@ class Checkpointer:
         taking.close(limit_s, _RETENTION_LIMIT_S)
         has_only_looked = reason is EndReason.FINISHED and self._watch.first_step_s is None
         if self._choice is not None and has_only_looked and not taking.is_noticed:
-            withdraw_choice(self._root, self._choice)
+            forget = in_thread_of_its_own(partial(withdraw_choice, self._root, self._choice))
+            concurrent.futures.wait([forget], _FORGET_LIMIT_S)  # a root that hangs must not hold the end up
         if taking.voice is not None:
             taking.voice.close(EndReason.PREEMPTED if taking.is_noticed else reason)
         if self._crew is not None:
@@ -274,10 +277,14 @@ class Checkpointer:
     def _restore(
         self, taking: Taking, state: State, *, step: int | None, fresh: bool
     ) -> RestoredCheckpoint | None:
-        slot = self._read_slot(taking)
+        load = partial(
+            restoring.restore, self._root, state, step=step, fresh=fresh, slot=self._read_slot(taking)
+        )
         try:
-            with nullcontext() if self._crew is None else self._crew.group_of_its_own() as group:
-                return restoring.restore(self._root, state, step=step, fresh=fresh, slot=slot, group=group)
+            if self._crew is None:
+                return load()
+            with self._crew.group_of_its_own() as group:
+                return load(group=group, who_is_gone=self._crew.who_is_gone)
         except LeaseLost as error:
             if str(error) == LEAVING:
                 raise SystemExit(EXIT_PREEMPTED) from error

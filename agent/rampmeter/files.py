@@ -7,6 +7,7 @@ sync the directory. Nothing here decides anything, and nothing here treats "not 
 import contextlib
 import errno
 import os
+import re
 import shutil
 from pathlib import Path
 from uuid import uuid4
@@ -17,6 +18,8 @@ _REPLACE_ATTEMPTS = 6
 _FIRST_BACKOFF_S = 0.02
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EIO})
 """What file systems without hard links answer; EIO is the answer of rclone's mounts."""
+
+_TEMPORARY_NAME = re.compile(r"\.(.+)\.[0-9a-f]{32}\.tmp")
 
 
 def exists(path: Path) -> bool:
@@ -49,6 +52,12 @@ def write_temporary(path: Path, content: bytes) -> Path:
         temporary.unlink(missing_ok=True)
         raise
     return temporary
+
+
+def meant_name(name: str) -> str | None:
+    """What a temporary file is to be renamed to; None if `name` is none of ours."""
+    found = _TEMPORARY_NAME.fullmatch(name)
+    return None if found is None else found[1]
 
 
 def replace_file(path: Path, content: bytes, *, clock: Clock | None = None) -> None:

@@ -15,7 +15,10 @@ from rampmeter.throttle import FlowCounters
 T = TypeVar("T")
 
 HUNG_S = 7.0
-"""So long without a byte, a sleep for the lease or a cycle of its own: a process that ends is gone within 10 s."""
+"""So long without a byte, a sleep for the lease or a cycle of its own: a process that ends is gone within 10 s.
+
+Nobody who computes is in a call into the storage at each of so many looks.
+"""
 
 _LOOK_S = 0.25
 
@@ -37,28 +40,34 @@ def in_thread_of_its_own(function: Callable[[], T]) -> "Future[T]":
 
 
 def wait_while_it_moves(
-    result: "Future[Any]", counters: Callable[[], FlowCounters], limit_s: float, *, hung_s: float = HUNG_S
+    result: "Future[Any]",
+    counters: Callable[[], FlowCounters],
+    limit_s: float,
+    *,
+    is_in_storage: Callable[[], bool] = lambda: False,
+    hung_s: float = HUNG_S,
 ) -> bool:
     """Whether the flush has ended within `limit_s`; at once no, if it stands still in storage for `hung_s`.
 
-    Before its first byte nothing tells a hung flush from one that looks at its values: then the limit alone counts.
+    Before its first byte, and in calls without bytes, the counters do not tell a hung flush from one that looks at its
+    values: `is_in_storage` does.
     """
     before, still_s, left_s = counters(), 0.0, limit_s
     while not _has_ended(result, min(_LOOK_S, left_s)):
         left_s -= _LOOK_S
         now = counters()
-        still_s = still_s + _LOOK_S if _stands_still(before, now) else 0.0
+        still_s = still_s + _LOOK_S if _stands_still(before, now, is_in_storage()) else 0.0
         if left_s <= 0.0 or still_s >= hung_s:
             return False
         before = now
     return True
 
 
-def _stands_still(before: FlowCounters, now: FlowCounters) -> bool:
+def _stands_still(before: FlowCounters, now: FlowCounters, is_in_storage: bool) -> bool:
     has_begun = now.busy_s + now.blocked_s + now.throttled_s > 0.0
     is_asleep = now.throttled_s > before.throttled_s
-    is_busy = now.busy_s > before.busy_s
-    return has_begun and now.done_bytes == before.done_bytes and not is_asleep and not is_busy
+    computes = now.busy_s > before.busy_s or not has_begun
+    return now.done_bytes == before.done_bytes and not is_asleep and (is_in_storage or not computes)
 
 
 def _has_ended(result: "Future[Any]", limit_s: float) -> bool:

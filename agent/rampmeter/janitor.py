@@ -7,10 +7,12 @@ out of here, and an attempt that was superseded removes nothing more: what stays
 import logging
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 from rampmeter.layout import Root, StepName
 from rampmeter.removal import PAUSE_S
 from rampmeter.retention import Keep, prune, sweep, write_keep
+from rampmeter.temporaries import sweep_temporaries
 
 _log = logging.getLogger("rampmeter")
 
@@ -32,6 +34,7 @@ class Janitor:
         self._attempt = attempt
         self._is_fenced = is_fenced
         self._days: dict[StepName, str] = {}
+        self._temporaries: set[Path] = set()
         self._stop = threading.Event()
         self._wanted = threading.Condition()
         self._num_wanted = 1  # what earlier attempts left behind
@@ -83,6 +86,7 @@ class Janitor:
         if self._stop.is_set() or self._is_fenced():
             return
         sweep(self._root, self._attempt, self._breathe)
+        sweep_temporaries(self._root, self._temporaries, self._breathe)
         prune(self._root, self._keep, self._breathe, days=self._days)
 
     def _record(self) -> None:

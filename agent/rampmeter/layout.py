@@ -118,9 +118,15 @@ class Root:
             nonce = ""
         return Claim(number=number, nonce=str(nonce))
 
+    def claim_files(self) -> list[Path]:
+        """The records of all claims, the newest first."""
+        directory = self.path / "attempts"
+        names = [name for name in _names_in(directory) if _CLAIM_NAME.fullmatch(name)]
+        return [directory / name for name in sorted(names, key=int, reverse=True)]
+
     def _newest_claim_number(self) -> int | None:
-        names = _names_in(self.path / "attempts")
-        return max((int(name) for name in names if _CLAIM_NAME.fullmatch(name)), default=None)
+        newest = next(iter(self.claim_files()), None)
+        return None if newest is None else int(newest.name)
 
     def step_names(self) -> list[StepName]:
         """All directories named like ours, committed or not, newest first."""

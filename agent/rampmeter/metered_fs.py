@@ -18,6 +18,9 @@ from rampmeter.layout import METADATA_NAME
 from rampmeter.stream import MeteredStream
 from rampmeter.throttle import Throttle
 
+_CALLS = frozenset({"mkdir", "exists", "rm_file"})
+"""What goes into the storage without bytes: one that hangs must be told from a flush that computes."""
+
 
 class MeteredFileSystem:
     """Stands before another file system; what is opened for writing comes back metered, all else is passed on."""
@@ -50,7 +53,7 @@ class MeteredFileSystem:
     @contextlib.contextmanager
     def _metered_stream(self, path: str | os.PathLike[str]) -> Iterator[MeteredStream]:
         name = PurePath(path).name
-        with self._inner.create_stream(path, "wb") as inner:
+        with self._opened(path, whole=_is_metadata(name)) as inner:
             stream = MeteredStream(
                 inner,
                 throttle=_unpaced() if _is_metadata(name) else self._throttle,
@@ -61,6 +64,17 @@ class MeteredFileSystem:
                 yield stream
             file = stream.finish(name)
         self.hashed[name] = file
+
+    @contextlib.contextmanager
+    def _opened(self, path: str | os.PathLike[str], *, whole: bool) -> Iterator[Any]:
+        """As the inner one opens and closes it; `whole`: all that is written in between is no time of the lease."""
+        with contextlib.ExitStack() as ends:
+            with self._throttle.in_storage():
+                inner = ends.enter_context(self._inner.create_stream(path, "wb"))
+            with self._throttle.in_storage() if whole else contextlib.nullcontext():
+                yield inner
+            with self._throttle.in_storage():
+                ends.close()
 
     def _announce(self) -> None:
         """The first byte is in hand: says so once."""
@@ -74,7 +88,8 @@ class MeteredFileSystem:
         self._throttle.abort("rank_failed")  # other writing threads of this rank stop within one chunk
 
     def rename(self, path: str | os.PathLike[str], new_path: str | os.PathLike[str]) -> None:
-        self._inner.rename(path, new_path)
+        with self._throttle.in_storage():
+            self._inner.rename(path, new_path)
         file = self.hashed.pop(PurePath(path).name, None)
         if file is not None:
             name = PurePath(new_path).name
@@ -84,7 +99,15 @@ class MeteredFileSystem:
         """All that is not about writing: paths, directories, reading, and what special file systems add."""
         if name.startswith("_"):
             raise AttributeError(name)
-        return getattr(self._inner, name)
+        found = getattr(self._inner, name)
+        return self._watched(found) if name in _CALLS else found
+
+    def _watched(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def calling(*args: Any, **kwargs: Any) -> Any:
+            with self._throttle.in_storage():
+                return call(*args, **kwargs)
+
+        return calling
 
 
 def _is_metadata(name: str) -> bool:

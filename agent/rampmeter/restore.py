@@ -7,6 +7,7 @@ looks; all try what it says, and what is damaged for one is damaged for all.
 """
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -51,6 +52,7 @@ def restore(
     fresh: bool = False,
     group: dist.ProcessGroup | None = None,
     slot: Slot = unpaced,
+    who_is_gone: Callable[[], str] = lambda: "",
 ) -> RestoredCheckpoint | None:
     """Load the newest whole checkpoint into `state`, or exactly `step`; None if there is none at all.
 
@@ -59,10 +61,11 @@ def restore(
     a checkpoint are read and says how fast they may be.
 
     All ranks of `group` (gloo; None = a process that is alone) call this together and get the same answer or the same
-    error. The `step` and `fresh` of rank 0 count. The group is used for nothing else meanwhile.
+    error. The `step` and `fresh` of rank 0 count. The group is used for nothing else meanwhile. `who_is_gone` as in
+    Peers.
     """
     root = root if isinstance(root, Root) else Root(root)
-    peers = Peers(group)
+    peers = Peers(group, who_is_gone)
     skips = _Skips(peers)
     step, candidates, behind = peers.from_first(partial(_candidates, root, step, fresh=fresh))
     for name in candidates:

@@ -1,9 +1,11 @@
 """Decides which checkpoints stay, and lets the others be removed.
 
 Of the committed ones stay: the newest few, the last one of each of the newest days, milestones, what is pinned, and the
-newest that was read back whole, so that something proven is always there. The newest always stays. Uncommitted
-directories go only if nobody can still be writing them. A failed deletion is logged and tried again next time; it never
-raises. How a checkpoint is removed is `removal`'s business.
+newest that was read back whole, so that something proven is always there. The newest always stays. All that is of the
+history that training goes on with; one that was left behind (`rollback`) has only the places that this one leaves free,
+so it pushes nothing out and goes by itself. Uncommitted directories go only if nobody can still be writing them. A
+failed deletion is logged and tried again next time; it never raises. How a checkpoint is removed is `removal`'s
+business.
 """
 
 import json
@@ -13,12 +15,13 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from rampmeter.core.errors import ConfigError, CorruptCheckpoint, FormatTooNew
+from rampmeter.core.errors import ConfigError, CorruptCheckpoint, FormatTooNew, RestoreError
 from rampmeter.files import replace_file
 from rampmeter.layout import Root, StepName
 from rampmeter.manifest import Manifest, read_manifest
 from rampmeter.marks import Mark, has_mark
 from rampmeter.removal import Breathe, Standing, remove, remove_leftover, standing
+from rampmeter.rollback import left_behind
 
 _log = logging.getLogger("rampmeter")
 
@@ -66,12 +69,17 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """What retention looks at in a committed checkpoint. `day` is the UTC date of its commit."""
+    """What retention looks at in a committed checkpoint.
+
+    day          the UTC date of its commit
+    left_behind  somebody went back to an older one by name: no start goes on from this one
+    """
 
     name: StepName
     day: str
     pinned: bool
     proven: bool
+    left_behind: bool = False
 
 
 def day_of(manifest: Manifest) -> str:
@@ -82,56 +90,65 @@ def day_of(manifest: Manifest) -> str:
 def why_kept(commits: Collection[Kept], keep: Keep) -> dict[StepName, list[Reason]]:
     """For each commit why it stays; an empty list says that it goes. In the order in which checkpoints count.
 
-    The last of a day and the first of a milestone stay what they are while others come and go, so nothing that was
-    kept for one of them is let go because a later round chose another.
+    What was left behind counts after all others. The last of a day and the first of a milestone stay what they are
+    while others come and go, so nothing that was kept for one of them is let go because a later round chose another.
     """
-    newest_first = sorted(commits, key=lambda commit: commit.name, reverse=True)
-    reasons: dict[StepName, list[Reason]] = {commit.name: [] for commit in newest_first}
-    for commit in newest_first[: keep.keep]:
+    in_order = sorted(commits, key=lambda commit: (not commit.left_behind, commit.name), reverse=True)
+    reasons: dict[StepName, list[Reason]] = {commit.name: [] for commit in in_order}
+    for commit in in_order[: keep.keep]:
         reasons[commit.name].append(Reason.LAST)
-    for name in _last_of_days(newest_first, keep.keep_days):
+    for name in _last_of_days(in_order, keep.keep_days):
         reasons[name].append(Reason.DAILY)
-    for name in _milestones(newest_first, keep.milestone_steps):
+    for name in _milestones(in_order, keep.milestone_steps):
         reasons[name].append(Reason.MILESTONE)
-    for commit in newest_first:
+    for commit in in_order:
         if commit.pinned:
             reasons[commit.name].append(Reason.PINNED)
-    proven = next((commit.name for commit in newest_first if commit.proven), None)
+    proven = next((commit.name for commit in in_order if commit.proven), None)
     if proven is not None:
         reasons[proven].append(Reason.PROVEN)
     return reasons
 
 
-def _last_of_days(newest_first: Sequence[Kept], num_days: int) -> list[StepName]:
-    last: dict[str, StepName] = {}
-    for commit in newest_first:
-        last.setdefault(commit.day, commit.name)
-    return [last[day] for day in sorted(last, reverse=True)[:num_days]]
+def _last_of_days(in_order: Sequence[Kept], num_days: int) -> list[StepName]:
+    """Days on which only what was left behind was made come after all others."""
+    last: dict[str, Kept] = {}
+    for commit in in_order:
+        last.setdefault(commit.day, commit)
+    days = sorted(last, key=lambda day: (not last[day].left_behind, day), reverse=True)
+    return [last[day].name for day in days[:num_days]]
 
 
 def _milestones(commits: Iterable[Kept], every: int | None) -> list[StepName]:
-    """The lowest step in each stretch from one multiple to the next; of one step, the newest attempt's."""
+    """The lowest step in each stretch from one multiple to the next; of one step, the newest attempt's.
+
+    One that was left behind stands for its stretch until this history has come by there.
+    """
     if every is None:
         return []
     first: dict[int, StepName] = {}
-    for name in sorted((commit.name for commit in commits), key=lambda name: (name.step, -name.attempt)):
-        if name.step >= every:
-            first.setdefault(name.step // every, name)
+    for commit in sorted(
+        commits, key=lambda commit: (commit.left_behind, commit.name.step, -commit.name.attempt)
+    ):
+        if commit.name.step >= every:
+            first.setdefault(commit.name.step // every, commit.name)
     return list(first.values())
 
 
 def read_commits(root: Root, days: MutableMapping[StepName, str]) -> list[Kept]:
-    """The committed checkpoints that can be read, newest first. OSError if the root cannot be looked into.
+    """The committed checkpoints that can be read, newest first. OSError or RestoreError if the root cannot be.
 
     What is damaged, or of a newer format, is left out: it neither counts nor goes. `days` remembers the dates of those
     seen before, since a manifest never changes and may be long.
     """
+    behind = left_behind(root)
     return [
         Kept(
             name=name,
             day=days[name],
             pinned=has_mark(root.directory(name), Mark.PINNED),
             proven=has_mark(root.directory(name), Mark.PROVEN),
+            left_behind=name in behind,
         )
         for name in root.committed_steps()
         if name in days or _learn_day(root, name, days)
@@ -155,7 +172,7 @@ def prune(
     """Remove the commits that `keep` lets go, oldest first; what was removed. `days` as in `read_commits`."""
     try:
         commits = read_commits(root, {} if days is None else days)
-    except OSError as error:
+    except (OSError, RestoreError) as error:
         _log.warning("no checkpoint was removed: cannot look into %s: %s", root.path, error)
         return []
     reasons = why_kept(commits, keep)

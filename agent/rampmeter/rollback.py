@@ -2,8 +2,8 @@
 
 Whoever goes back to an older step does not want the newer ones of before. The order of checkpoints alone would bring
 them back: after a crash before the next commit, or if the commits since are damaged. So the choice stands under the
-root, beside the claim of its attempt, for good. Nothing is ever deleted because of it, and each of those left behind
-can be chosen by name again.
+root, beside the claim of its attempt, for good. Each of those left behind can be chosen by name again, as long as it is
+there: retention gives it the places that the history that goes on has not taken yet.
 """
 
 import logging

@@ -182,13 +182,18 @@ class Saver:
         save = self._current
         finished = True
         if save is not None:
-            pulse = partial(save.pulse, self._clock)
-            finished = wait_while_it_moves(save.result, pulse, limit_s)
+            wait = partial(
+                wait_while_it_moves,
+                save.result,
+                partial(save.pulse, self._clock),
+                is_in_storage=lambda: save.throttle.is_in_storage,
+            )
+            finished = wait(limit_s)
             if not finished:
                 save.throttle.abort("closing")
-                wait_while_it_moves(save.result, pulse, _ABORT_LIMIT_S, hung_s=_HUNG_ABORT_S)
+                wait(_ABORT_LIMIT_S, hung_s=_HUNG_ABORT_S)
         self._stager.close()
-        self._route.close()
+        self._route.close(hangs=not finished)
         return finished
 
     def _start(self, save: Save, state: State) -> "Future[Any]":
@@ -315,8 +320,9 @@ class Saver:
                 self.parent = save.name
             elif self._rank.number == 0:
                 self._leftovers.add(save.name)
-            for name in list(self._leftovers):
-                self._remove(name)
+            with save.throttle.in_storage():
+                for name in list(self._leftovers):
+                    self._remove(name)
             self._current = None
             if save.joined is not None:
                 save.joined.end(failure, needs_group=dcp.ends_group(error))

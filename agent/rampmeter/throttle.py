@@ -55,6 +55,11 @@ class Writer(Protocol):
         """Whether it is known to obey the newest rate."""
         ...
 
+    @property
+    def is_in_storage(self) -> bool:
+        """As Throttle.is_in_storage."""
+        ...
+
 
 class Throttle:
     """The cell that steers one save. The rate is 0 until `set_rate`: an armed lease writes nothing."""
@@ -73,6 +78,7 @@ class Throttle:
         self._blocked_s = 0.0
         self._num_asleep = 0
         self._threads_blocked: set[int] = set()
+        self._num_in_storage = 0
         self._begun_at_s: float | None = None
         self._spent_until_s = 0.0  # what came before is counted
         self._ended_at_s: float | None = None
@@ -222,6 +228,23 @@ class Throttle:
         with self._lock:
             self._spend(self._clock.now())
             self._threads_blocked.discard(threading.get_ident())
+
+    @contextlib.contextmanager
+    def in_storage(self) -> Iterator[None]:
+        """Around a call that carries no bytes of the save: it shows while it lasts, and no time is counted for it."""
+        with self._lock:
+            self._num_in_storage += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._num_in_storage -= 1
+
+    @property
+    def is_in_storage(self) -> bool:
+        """Whether such a call goes on: to make a directory, to open or close a file, to remove what was written."""
+        with self._lock:
+            return self._num_in_storage > 0 or (self._writer is not None and self._writer.is_in_storage)
 
     def add_done(self, num_bytes: int) -> None:
         """Count bytes that left the host."""

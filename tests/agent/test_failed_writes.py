@@ -145,3 +145,27 @@ def test_leftovers_that_cannot_be_removed_go_when_the_next_save_has_ended(
     monkeypatch.setattr(saving, "remove_tree", remove)
     assert save(saver, 2, STATE).committed
     assert [name.step for name in root.step_names()] == [2]
+
+
+@pytest.mark.timeout(60)
+def test_a_removal_that_hangs_does_not_hold_the_end_up(
+    root: Root, make_saver: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of a save that has failed before its first byte: the end waits as long as for a write that hangs."""
+    goes_on, hangs = threading.Event(), threading.Event()
+
+    def hang(_directory: Path) -> None:
+        hangs.set()
+        goes_on.wait(LIMIT_S)
+
+    monkeypatch.setattr(saving, "remove_tree", hang)
+    monkeypatch.setitem(saving.wait_while_it_moves.__kwdefaults__, "hung_s", 1.0)
+    throttle = Throttle()
+    throttle.set_rate(None)
+    saver = make_saver(writer_class=troubled("open", "__0_0.distcp"))
+    result = saver.begin(1, STATE, throttle)
+    assert hangs.wait(LIMIT_S)
+    assert not saver.close(3 * LIMIT_S)
+    assert not result.done()
+    goes_on.set()
+    assert result.result(LIMIT_S).reason is FailReason.EDQUOT

@@ -1,6 +1,8 @@
 """The thread that flushes: what it hands over, and when the end of a process waits for it no longer."""
 
+import itertools
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 
@@ -13,7 +15,9 @@ BEGUN = FlowCounters(done_bytes=1, throttled_s=0.0, blocked_s=1.0, busy_s=1.0)
 NOT_BEGUN = FlowCounters(done_bytes=0, throttled_s=0.0, blocked_s=0.0, busy_s=0.0)
 
 
-def num_looks(readings: list[FlowCounters], *, hung_s: float) -> int:
+def num_looks(
+    readings: list[FlowCounters], *, hung_s: float, is_in_storage: Callable[[], bool] = lambda: False
+) -> int:
     """How often a flush that is seen so, the last reading for ever, is looked at within 0.75 s; it does not end."""
     looks: list[int] = []
 
@@ -21,7 +25,7 @@ def num_looks(readings: list[FlowCounters], *, hung_s: float) -> int:
         looks.append(1)
         return readings[min(len(looks), len(readings)) - 1]
 
-    assert not wait_while_it_moves(Future(), counters, 0.75, hung_s=hung_s)
+    assert not wait_while_it_moves(Future(), counters, 0.75, is_in_storage=is_in_storage, hung_s=hung_s)
     return len(looks)
 
 
@@ -61,3 +65,21 @@ def test_one_that_stands_still_in_storage_is_not() -> None:
 def test_one_that_moves_is_waited_for_up_to_the_limit(readings: list[FlowCounters]) -> None:
     """Whatever it does; only the limit ends it: the third look and not the first."""
     assert num_looks(readings, hung_s=0.25) == 4
+
+
+@pytest.mark.parametrize(
+    "reading", [NOT_BEGUN, replace(BEGUN, busy_s=5.0)], ids=["before the first byte", "after the last"]
+)
+def test_one_that_stands_still_in_a_call_without_bytes_is_not(reading: FlowCounters) -> None:
+    """Whatever time passes meanwhile; one that is in such a call only now and then is waited for."""
+    readings = [replace(reading, busy_s=reading.busy_s and float(number)) for number in range(100)]
+    assert num_looks(readings, hung_s=0.25, is_in_storage=lambda: True) == 2
+    turns = itertools.cycle([True, False])
+    assert num_looks(readings, hung_s=0.5, is_in_storage=lambda: next(turns)) == 4
+
+
+@pytest.mark.parametrize("field", ["done_bytes", "throttled_s"])
+def test_one_that_writes_or_sleeps_beside_such_a_call_is_waited_for(field: str) -> None:
+    """Another of its threads is in the call."""
+    readings = [replace(BEGUN, **{field: number}) for number in range(100)]
+    assert num_looks(readings, hung_s=0.25, is_in_storage=lambda: True) == 4

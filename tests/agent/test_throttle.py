@@ -7,7 +7,7 @@ import pytest
 
 from rampmeter.core.clock import ManualClock, SystemClock
 from rampmeter.core.errors import LeaseLost
-from rampmeter.throttle import Throttle
+from rampmeter.throttle import FlowCounters, Throttle
 
 MB = 1_000_000
 MIB = 1024 * 1024
@@ -323,3 +323,19 @@ def test_two_threads_share_one_rate() -> None:
         thread.join(30)
     assert clock.now() - before_s >= 0.4 - 0.001
     assert throttle.counters().done_bytes == 8 * MB
+
+
+def test_a_call_without_bytes_shows_and_costs_nothing(clock: ScriptedClock) -> None:
+    """Before the first byte and after it, in several threads; the counters are those of a flush without it."""
+    throttle = Throttle(clock=clock)
+    throttle.set_rate(None)
+    assert not throttle.is_in_storage
+    with throttle.in_storage():
+        clock.advance(5.0)
+        assert throttle.is_in_storage
+    assert throttle.counters() == FlowCounters(done_bytes=0, throttled_s=0.0, blocked_s=0.0, busy_s=0.0)
+    throttle.take(1)
+    with throttle.in_storage(), throttle.in_storage():
+        clock.advance(2.0)
+    assert not throttle.is_in_storage
+    assert throttle.counters() == FlowCounters(done_bytes=0, throttled_s=0.0, blocked_s=0.0, busy_s=2.0)

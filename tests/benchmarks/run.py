@@ -36,7 +36,7 @@ def loop() -> dict[str, Result]:
 
 
 def slowdown() -> dict[str, Result]:
-    """Steps beside a flush, with few large and with many small tensors."""
+    """Steps beside a flush, with few large and with many small tensors, in a thread and in a process."""
     from benchmarks import agent_slowdown  # noqa: PLC0415
 
     return agent_slowdown.measure(OUTPUT.parent)

@@ -1,6 +1,7 @@
 """How a process ends while its storage hangs, or while it is told to go: soon, with its own exit code, nothing torn."""
 
 import time
+from pathlib import Path
 
 import pytest
 
@@ -12,26 +13,47 @@ NUM_VALUES = 100_000
 GONE_WITHIN_S = 10.0
 
 HANGING = """
-import os, signal, sys
+import os, pathlib, signal, sys
 import torch
 import rampmeter
 from rampmeter.flushthread import wait_while_it_moves
-from support.hanging_writer import HUNG, HangingWriter
+from support.hanging_writer import HUNG, {writer}, hangs_under
 wait_while_it_moves.__kwdefaults__.update({patience})
 def train(ckpt, until):
     step = 10
     while not until():
         step += 1
         ckpt.step(step, {{"table": torch.full(({num_values},), float(step))}})
-ckpt = rampmeter.Checkpointer({root!r}, interval_max_s=0.1, notice_s=5.0, writer_class=HangingWriter)
+ckpt = rampmeter.Checkpointer({root!r}, interval_max_s=0.1, notice_s=5.0, writer_class={writer}, mode={mode!r})
 {start}
-    train(ckpt, HUNG.is_set)
+    train(ckpt, lambda: HUNG.is_set() or hangs_under(pathlib.Path({root!r})))
     print("hung", flush=True)
     {end}
 """
 WITH = "with ckpt:"
 FORGETS = "ckpt.__enter__()\nif True:"
 TOLD = "os.kill(os.getpid(), signal.SIGTERM); train(ckpt, lambda: ckpt.should_stop); sys.exit(ckpt.exit_code)"
+
+
+def gone_in_time(root: Root, programs: Nursery, end: str, exit_code: int, **more: str) -> None:
+    """The program ends within the limit once its storage hangs, with this code, and leaves nothing that counts."""
+    real = end in ("pass", TOLD) or more.get("mode") == "process"  # once of each kind is enough
+    given = {"start": WITH, "mode": "thread", "writer": "HangingWriter"} | more
+    patience = {} if real else {"hung_s": 1.0}
+    text = HANGING.format(root=str(root.path), num_values=NUM_VALUES, end=end, patience=patience, **given)
+    program = programs.start(text)
+    program.wait_for("hung")
+    since_s = time.monotonic()
+    try:
+        assert program.wait() == exit_code
+    finally:
+        if program.exit_code is None:
+            program.kill()
+    assert time.monotonic() - since_s < GONE_WITHIN_S + 2.0, "two for a machine that does something else, too"
+    assert loaded(root, NUM_VALUES) is None
+    assert root.committed_steps() == []
+    if given["mode"] == "thread":
+        assert len(root.step_names()) == 1, "the leftover: nobody removes anything from storage that hangs"
 
 
 @pytest.mark.parametrize(
@@ -49,17 +71,32 @@ def test_c76_storage_that_hangs_holds_no_process(
     root: Root, programs: Nursery, start: str, end: str, exit_code: int
 ) -> None:
     """A write that never comes back: the save is abandoned, what was committed before is whole."""
-    patience = {} if end in ("pass", TOLD) else {"hung_s": 1.0}  # the real one twice is enough
-    text = HANGING.format(root=str(root.path), num_values=NUM_VALUES, start=start, end=end, patience=patience)
-    program = programs.start(text)
-    program.wait_for("hung")
-    since_s = time.monotonic()
-    try:
-        assert program.wait() == exit_code
-    finally:
-        if program.exit_code is None:
-            program.kill()
-    assert time.monotonic() - since_s < GONE_WITHIN_S + 2.0, "two for a machine that does something else, too"
-    assert loaded(root, NUM_VALUES) is None
-    (leftover,) = root.step_names()
-    assert not root.is_committed(leftover)
+    gone_in_time(root, programs, end, exit_code, start=start)
+
+
+@pytest.mark.parametrize(
+    ("writer", "end", "exit_code"),
+    [
+        ("HangsInMkdir", "pass", 0),
+        ("HangsInMkdir", TOLD, 75),
+        ("HangsInMkdir", "raise ValueError", 1),
+        ("HangsInOpen", "sys.exit(7)", 7),
+        ("HangsInClose", "sys.exit(7)", 7),
+        ("HangsInMetadata", "sys.exit(7)", 7),
+    ],
+)
+def test_storage_that_hangs_before_the_first_byte_or_after_the_last_holds_none_either(
+    root: Root, programs: Nursery, writer: str, end: str, exit_code: int
+) -> None:
+    """Calls that carry no bytes: nobody can see by what was written that they do not come back."""
+    gone_in_time(root, programs, end, exit_code, writer=writer)
+
+
+@pytest.mark.parametrize("writer", ["HangsInMkdir", "HangsInMetadata"])
+def test_a_writer_process_whose_storage_hangs_holds_none_either(
+    root: Root, programs: Nursery, writer: str
+) -> None:
+    """It is ended, too: nothing of the job is left."""
+    gone_in_time(root, programs, "sys.exit(7)", 7, writer=writer, mode="process")
+    (fifo,) = root.path.glob("hangs-*")
+    assert not Path(f"/proc/{fifo.name.removeprefix('hangs-')}").exists()

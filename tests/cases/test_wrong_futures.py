@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 import torch
 
 import rampmeter
-from rampmeter import retention
+from rampmeter import checkpointer, retention
 from rampmeter.core.errors import CorruptCheckpoint
 from rampmeter.core.messages import EndReason
 from rampmeter.layout import Root
@@ -111,6 +112,17 @@ class TestGoingBack:
         """Restored by name, trained nothing, ended well."""
         go_back(root, 100, train=False)
         assert restored_step(root) == 300
+
+    @pytest.mark.timeout(30)
+    def test_who_has_only_looked_ends_although_the_root_hangs(
+        self, root: Root, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The record of the choice stays, then."""
+        goes_on = threading.Event()
+        monkeypatch.setattr(checkpointer, "withdraw_choice", lambda *_: goes_on.wait())
+        go_back(root, 100, train=False)
+        goes_on.set()
+        assert restored_step(root) == 100
 
     def test_a_chosen_one_that_is_damaged_is_not_replaced_by_the_old_future(self, root: Root) -> None:
         """The one before it, and where there is none an error that names the choice: nobody starts at 0."""

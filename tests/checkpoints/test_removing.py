@@ -1,12 +1,16 @@
 """`rm` and `prune`: what goes, what stays, and what is refused before anything goes."""
 
+import os
+
 import pytest
 
+from rampmeter.core.clock import SystemClock
 from rampmeter.core.errors import ConfigError
 from rampmeter.layout import MANIFEST_NAME, Root
 from rampmeter.marks import Mark, put_mark
 from rampmeter.removal import DELETING_NAME
 from rampmeter.retention import Keep, write_keep
+from rampmeter.rollback import Choice, note_choice
 from support.roots import change_manifest, put_commit, put_leftover, steps_in
 
 
@@ -159,3 +163,57 @@ def test_an_empty_root_has_nothing_to_remove(root: Root, checkpoints) -> None:
     """No checkpoint, no error."""
     root.path.mkdir()
     assert checkpoints("prune", root.path, "--keep", 1) == (0, "nothing to remove\n")
+
+
+def test_prune_takes_old_temporary_files(root: Root, checkpoints, monkeypatch) -> None:
+    """What a process that was killed two attempts ago has left; with --dry-run it is only said."""
+    monkeypatch.setattr("rampmeter.checkpoints.removing._LOOK_AGAIN_S", 0.01)
+    put_commit(root, 1)
+    root.claim_attempt()
+    old, new = (root.path / f".LATEST.{number:032x}.tmp" for number in range(2))
+    for path in (old, new):
+        path.write_bytes(b"half")
+    os.utime(old, (1e9, 1e9))
+    assert checkpoints("prune", root.path, "--keep", 1, "--dry-run", as_json=True)[1]["temporaries"] == [
+        old.name
+    ]
+    assert checkpoints("prune", root.path, "--keep", 1)[1].splitlines()[1].split() == [
+        old.name,
+        "removed",
+        "temporary",
+        "file",
+    ]
+    assert [path.exists() for path in (old, new)] == [False, True]
+
+
+def test_prune_looks_twice_at_a_temporary_file(root: Root, checkpoints, monkeypatch) -> None:
+    """One that was renamed between the looks belonged to a living process, whatever its clock."""
+    put_commit(root, 1)
+    root.claim_attempt()
+    file = root.path / f".LATEST.{0:032x}.tmp"
+    file.write_bytes(b"whole")
+    os.utime(file, (1e9, 1e9))
+    monkeypatch.setattr(SystemClock, "sleep", lambda *_: file.rename(root.path / "LATEST"))
+    assert checkpoints("prune", root.path, "--keep", 1, as_json=True)[1]["temporaries"] == []
+    assert (root.path / "LATEST").read_bytes() == b"whole"
+
+
+# -- of a history that was left behind ---------------------------------------------------------------------------
+
+
+def test_of_a_history_that_was_left_behind_the_new_one_decides(root: Root, checkpoints) -> None:
+    """Steps 2 and 3 were left behind for 1: `prune` lets them go first, `rm` guards 1, `ls` says so."""
+    names = [put_commit(root, step) for step in (1, 2, 3)]
+    root.claim_attempt()
+    note_choice(root, Choice(attempt=2, name=names[0]))
+    found = checkpoints("ls", root.path, as_json=True)[1]["checkpoints"]
+    assert [(item["step"], item["left_behind"]) for item in found] == [(3, True), (2, True), (1, False)]
+    assert "left behind" in checkpoints("ls", root.path)[1]
+    with pytest.raises(ConfigError, match=r"step-00000001.*newest whole checkpoint"):
+        checkpoints("rm", root.path, 1)
+    found = checkpoints("prune", root.path, "--keep", 2, "--keep-days", 0, as_json=True)[1]
+    assert found["kept"] == {str(names[0]): ["last"], str(names[2]): ["last"]}
+    put_commit(root, 2)
+    found = checkpoints("prune", root.path, "--keep", 2, "--keep-days", 0, as_json=True)[1]
+    assert found["removed"] == [str(names[2])]
+    assert [(name.attempt, name.step) for name in root.committed_steps()] == [(2, 2), (1, 1)]

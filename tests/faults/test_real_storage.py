@@ -6,12 +6,10 @@ the failed save, the checkpoint before is whole, and the next one is committed.
 """
 
 import contextlib
-import os
 import re
 import resource
 import signal
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
+from support.fuse import Remount, needs_fuse
 from support.observed_training import KEEP, ObservedJob, observed, restored_step
 from support.servers import Coordinator, running, serving
 from support.small_disk import fill, may_mount, small_disk
@@ -34,14 +33,6 @@ CAPACITY = {"RAMPMETER_CAPACITY": "10MB/s"}
 RELEASED_WITHIN_S = 1.0
 
 needs_strace = pytest.mark.debian("strace")
-Remount = Callable[[], "subprocess.Popen[bytes]"]
-
-
-def needs_fuse(test: Callable[..., None]) -> Callable[..., None]:
-    """A FUSE mount whose server can be stopped and killed."""
-    no_device = not Path("/dev/fuse").exists()
-    test = pytest.mark.skipif(no_device, reason="there is no /dev/fuse: nothing can be mounted")(test)
-    return pytest.mark.debian("rclone")(pytest.mark.debian("fuse3", binary="fusermount3")(test))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,34 +165,6 @@ def test_a_device_that_reports_errors(scene: Scene, tmp_path: Path, call: str) -
             strace.send_signal(signal.SIGINT)
             strace.wait(15)
         assert "(INJECTED)" in calls.read_text()
-
-
-@pytest.fixture
-def remount(tmp_path: Path) -> Iterator[Remount]:
-    """Mounts the same shared storage (again), whatever became of the mount before."""
-    backing, path = tmp_path / "backing", tmp_path / "mount"
-    for directory in (backing, path):
-        directory.mkdir()
-    servers: list[subprocess.Popen[bytes]] = []
-
-    def mount() -> "subprocess.Popen[bytes]":
-        subprocess.run(["fusermount3", "-uz", path], capture_output=True, check=False)
-        plain = ["--vfs-cache-mode", "off", "--dir-cache-time", "0", "--attr-timeout", "0"]
-        server = subprocess.Popen(
-            ["rclone", "mount", backing, path, *plain],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=os.environ | {"RCLONE_CONFIG": os.devnull},
-        )
-        servers.append(server)
-        wait_for(path.is_mount, what="the mount")
-        return server
-
-    yield mount
-    for server in servers:
-        server.kill()
-        server.wait(15)
-    subprocess.run(["fusermount3", "-uz", path], capture_output=True, check=False)
 
 
 @contextmanager

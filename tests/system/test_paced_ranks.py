@@ -1,6 +1,7 @@
 """Jobs of two real processes that restore together at the read budget of a real coordinator, and what is ill in it."""
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ import httpx
 import pytest
 
 from rampmeter.core.clock import SystemClock
+from support.crew_job import COLLECTIVE_LIMIT_S
 from support.forked_job import Job, Parent, starting
 from support.restoring import MB, seed_for
 from support.servers import Coordinator, listening, serving
@@ -23,6 +25,10 @@ NUM_FLOATS = 1_875_000
 """In each of a rank's four tensors: 30 MB a rank."""
 
 BURST_BYTES = BUDGET // 4
+TTL_S = 10.0
+LEAVE_S = 14.0
+"""Until a rank that has lost the others has found out whom, has left its team and has told it; on a busy machine."""
+
 IN_HAND_BYTES = 4 * MB
 """Paid for and not read yet: one chunk in each of two threads of two ranks."""
 
@@ -37,7 +43,9 @@ def parent() -> Iterator[Parent]:
 def start(parent: Parent, tmp_path: Path) -> Iterator[Callable[..., Job]]:
     """Starts jobs of two ranks with 60 MB."""
     with starting(parent, tmp_path / "group") as begin:
-        yield lambda **more: begin(2, **{"root": str(tmp_path / "root"), "num_floats": NUM_FLOATS} | more)
+        yield lambda num_ranks=2, **more: begin(
+            num_ranks, **{"root": str(tmp_path / "root"), "num_floats": NUM_FLOATS} | more
+        )
 
 
 @pytest.fixture
@@ -120,7 +128,7 @@ def is_loaded(job: Job, step: int) -> bool:
 def finish(job: Job) -> None:
     job.finish()
     job.end()
-    assert job.codes() == [0, 0]
+    assert job.codes() == [0] * len(job.find("begun"))
 
 
 def test_two_ranks_read_at_the_read_budget_together_under_one_lease(
@@ -237,3 +245,50 @@ def test_with_the_switch_off_both_read_at_once(
     finish(job)
     assert all(said["took_s"] < 3.0 for said in job.find("started"))
     assert [rate for _, rate in rates(job)] == ["None", "0"]
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    ("ill", "number"),
+    [(0, signal.SIGSTOP), (2, signal.SIGSTOP), (0, signal.SIGKILL), (1, signal.SIGKILL)],
+    ids=["rank 0 stands still", "rank 2 stands still", "rank 0 is killed", "rank 1 is killed"],
+)
+def test_a_rank_that_is_gone_in_mid_restore_is_named_and_the_next_start_restores(
+    start: Callable[..., Job],
+    tmp_path: Path,
+    pool: Callable[..., dict[str, str]],
+    ill: int,
+    number: signal.Signals,
+) -> None:
+    """Killed, or stopped for three leases: no other hangs, the lease comes back, and whoever wakes up ends as well."""
+    options: dict[str, Any] = {"interval_max_s": 1.0}
+    job = start(3, num_floats=NUM_FLOATS // 2, options=options)
+    step = job.wait("saved", rank=0, committed=True)["step"]
+    job.kill()
+    job.end()
+    with serving(tmp_path, "--fresh", **pool("2.5MB/s")) as coordinator:
+        options |= {"coordinator": coordinator.url, "interval_max_s": 1000.0}
+        job = start(3, num_floats=NUM_FLOATS // 2, options=options, restores=True, limit_s=20.0)
+        wait_until_reading(job)
+        signal_in_restore(job, ill, number)
+        since_s = time.monotonic()
+        errors = [job.wait("refused", rank=rank)["error"] for rank in range(3) if rank != ill]
+        assert time.monotonic() - since_s < COLLECTIVE_LIMIT_S + LEAVE_S
+        wait_for(lambda: not leases(coordinator), what="the end of the lease", limit_s=TTL_S + 2.0)
+        if number is signal.SIGSTOP:
+            time.sleep(max(0.0, since_s + 3.0 * TTL_S - time.monotonic()))
+            signal_in_restore(job, ill, signal.SIGCONT)
+            assert job.wait("refused", rank=ill)["error"].startswith("RestoreError: ")
+        job.end()
+        assert job.codes() == [2 if rank != ill or number is signal.SIGSTOP else -number for rank in range(3)]
+        assert not job.find("started")
+    who = "rank 0 (is heard no more|has been silent)" if ill == 0 else f"rank {ill} has been silent"
+    assert all(
+        re.match(f"RestoreError: the ranks of this job lost each other: {who}", error) for error in errors
+    )
+    with serving(tmp_path, "--fresh", **pool("25MB/s")) as coordinator:
+        options["coordinator"] = coordinator.url
+        job = start(3, num_floats=NUM_FLOATS // 2, options=options, restores=True, limit_s=20.0)
+        wanted = [NUM_FLOATS // 2 * (step + index / 8) for index in range(4)] + [1000 * (step + 0.5)]
+        assert all(job.wait("started", rank=rank)["sums"] == wanted for rank in range(3))
+        finish(job)

@@ -7,6 +7,7 @@ may be writing are not removed; only the first and the last of these can be forc
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from rampmeter.checkpoints.selecting import select
 from rampmeter.checkpoints.survey import Condition, Found, Survey, read_root, survey
@@ -23,10 +24,14 @@ from rampmeter.checkpoints.verb import (
 )
 from rampmeter.core.clock import SystemClock
 from rampmeter.core.errors import ConfigError
-from rampmeter.layout import StepName
+from rampmeter.layout import Root, StepName
 from rampmeter.printing import print_answer
 from rampmeter.removal import PAUSE_S, remove, remove_leftover
 from rampmeter.retention import Keep, Kept, Reason, day_of, read_keep, why_kept
+from rampmeter.temporaries import old_temporaries, sweep_temporaries
+
+_LOOK_AGAIN_S = 2.0
+"""A living process renames its temporary file within milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +65,7 @@ def _rm(args: argparse.Namespace) -> int:
         if refusal:
             raise ConfigError(f"{item.name} is not removed: {refusal}")
     gone = [_gone(found, item, dry_run=args.dry_run) for item in chosen]
-    _print(args, found, gone, {})
+    _print(args, found, gone, {}, [])
     return _code(gone)
 
 
@@ -130,8 +135,20 @@ def _prune(args: argparse.Namespace) -> int:
     reasons = why_kept([_kept(item) for item in found.found if item.condition is Condition.WHOLE], keep)
     going = [item for item in reversed(found.found) if _goes(found, item, reasons)]
     gone = [_gone(found, item, dry_run=args.dry_run) for item in going]
-    _print(args, found, gone, reasons)
+    _print(args, found, gone, reasons, _swept(root, dry_run=args.dry_run))
     return _code(gone)
+
+
+def _swept(root: Root, *, dry_run: bool) -> list[Path]:
+    """Temporary files that killed processes left, below the root. Looked at twice before they go."""
+    try:
+        old = old_temporaries(root)
+    except OSError as error:
+        raise ConfigError(f"{root.path} cannot be read: {error.strerror}: {error.filename}") from None
+    if old and not dry_run:
+        SystemClock().sleep(_LOOK_AGAIN_S)
+        old = sweep_temporaries(root, set(old), _breathe())
+    return [path.relative_to(root.path) for path in sorted(old)]
 
 
 def _keep(args: argparse.Namespace, recorded: Keep | None) -> Keep:
@@ -154,7 +171,13 @@ def _keep(args: argparse.Namespace, recorded: Keep | None) -> Keep:
 
 def _kept(item: Found) -> Kept:
     assert item.manifest is not None
-    return Kept(name=item.name, day=day_of(item.manifest), pinned=item.pinned, proven=item.proven)
+    return Kept(
+        name=item.name,
+        day=day_of(item.manifest),
+        pinned=item.pinned,
+        proven=item.proven,
+        left_behind=item.left_behind,
+    )
 
 
 def _goes(found: Survey, item: Found, reasons: dict[StepName, list[Reason]]) -> bool:
@@ -177,13 +200,16 @@ def _print(
     found: Survey,
     gone: Sequence[Going],
     reasons: dict[StepName, list[Reason]],
+    temporaries: Sequence[Path],
 ) -> None:
     if args.json:
-        print_answer(as_json(_as_json(args, found, gone, reasons)))
+        answer = _as_json(args, found, gone, reasons)
+        print_answer(as_json(answer | {"temporaries": [str(path) for path in temporaries]}))
         return
     done = "would go" if args.dry_run else "removed"
     rows = [(str(name), "stays", ", ".join(why)) for name, why in reasons.items() if why]
     rows += [(str(going.item.name), *_told(going, done)) for going in gone]
+    rows += [(str(path), done, "temporary file") for path in temporaries]
     print_answer("".join(f"{line}\n" for line in table(rows)) if rows else "nothing to remove\n")
     for going in gone:
         if going.problem:
@@ -231,7 +257,8 @@ PRUNE = Verb(
 Remove what retention lets go, and what crashes left behind. The job records
 under its root what it keeps; options say otherwise. Always stay: the newest,
 pinned ones, and the newest one that is proven to be whole. Damaged ones neither
-count nor go: `rm` removes them.
+count nor go: `rm` removes them. What was left behind by going back to an older
+step by name has the places that the newer history has not taken yet.
 
 Example:
   rampmeter checkpoints prune /lustre/run7 --keep 5 --dry-run

@@ -3,15 +3,16 @@
 Sizes are compared with the manifest; contents are `verifying`'s business.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from rampmeter.core.errors import ConfigError, CorruptCheckpoint, FormatTooNew
+from rampmeter.core.errors import ConfigError, CorruptCheckpoint, FormatTooNew, RestoreError
 from rampmeter.layout import Root, StepName
 from rampmeter.manifest import Manifest, check_identity, read_manifest
 from rampmeter.marks import Mark, has_mark
 from rampmeter.removal import Standing, standing
+from rampmeter.rollback import left_behind
 from rampmeter.verification import Verifier
 
 
@@ -38,7 +39,10 @@ class Condition(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """One directory named like a checkpoint of ours. `why` is empty for a whole one."""
+    """One directory named like a checkpoint of ours. `why` is empty for a whole one.
+
+    left_behind: somebody went back to an older one by name, so that no start goes on from this one.
+    """
 
     name: StepName
     condition: Condition
@@ -46,6 +50,7 @@ class Found:
     manifest: Manifest | None = None
     pinned: bool = False
     proven: bool = False
+    left_behind: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +68,9 @@ class Survey:
 
     @property
     def newest_whole(self) -> StepName | None:
-        """The one that a restore would take, as far as sizes tell."""
-        return next((item.name for item in self.found if item.condition is Condition.WHOLE), None)
+        """The one that a restore would take, as far as sizes tell; of those left behind only if there is no other."""
+        whole = [item for item in self.found if item.condition is Condition.WHOLE]
+        return next((item.name for item in sorted(whole, key=lambda item: item.left_behind)), None)
 
 
 def read_root(text: str) -> Root:
@@ -87,15 +93,18 @@ def survey(root: Root) -> Survey:
     """What stands under a root now. ConfigError if it cannot be listed."""
     try:
         newest = root.newest_claim()
+        behind = left_behind(root)
         return Survey(
             root=root,
             job_uid=_job_uid(root),
             newest_attempt=0 if newest is None else newest.number,
-            found=tuple(look(root, name) for name in root.step_names()),
+            found=tuple(replace(look(root, name), left_behind=name in behind) for name in root.step_names()),
             foreign=tuple(root.foreign_checkpoints()),
         )
     except OSError as error:
         raise ConfigError(f"{root.path} cannot be read: {error.strerror}: {error.filename}") from None
+    except RestoreError as error:
+        raise ConfigError(str(error)) from None
 
 
 def _job_uid(root: Root) -> str | None:

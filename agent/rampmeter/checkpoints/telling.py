@@ -86,8 +86,8 @@ def _minute(created: str) -> str:
 
 
 def marks(item: Found) -> list[str]:
-    """What has been said of a checkpoint after its commit."""
-    return ["pinned"] * item.pinned + ["proven"] * item.proven
+    """What has been said of a checkpoint after its commit, and what has become of its history."""
+    return ["pinned"] * item.pinned + ["proven"] * item.proven + ["left behind"] * item.left_behind
 
 
 def foreign_advice(found: Survey) -> str:
@@ -123,6 +123,7 @@ def item_json(item: Found) -> dict[str, Any]:
         "world_size": None if manifest is None else manifest.world_size,
         "pinned": item.pinned,
         "proven": item.proven,
+        "left_behind": item.left_behind,
     }
 
 

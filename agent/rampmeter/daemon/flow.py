@@ -51,6 +51,12 @@ class RemoteFlow:
         with self._lock:
             return tidings is None or tidings.followed >= self._said.word
 
+    @property
+    def is_in_storage(self) -> bool:
+        """Whether the writer is in a call into the storage that carries no bytes."""
+        tidings = self.look()
+        return tidings is not None and tidings.in_storage
+
     def counters(self) -> FlowCounters:
         """As the writer counted them last."""
         tidings = self.look()

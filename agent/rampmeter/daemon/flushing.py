@@ -57,7 +57,13 @@ class Pulse:
         """Tell at once what is new, with what the throttle counts now."""
         with self._lock:
             counters = self._throttle.counters()
-            self._told = replace(self._told, beat=self._told.beat + 1, counters=counters, **news)
+            self._told = replace(
+                self._told,
+                beat=self._told.beat + 1,
+                counters=counters,
+                in_storage=self._throttle.is_in_storage,
+                **news,
+            )
             self._cell.write(self._told)
 
     def _run(self) -> None:

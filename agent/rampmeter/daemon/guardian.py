@@ -98,13 +98,13 @@ class Guardian:
         if outcome.reason is not None:
             raise CommitError(outcome.detail, reason=outcome.reason)
 
-    def close(self) -> None:
-        """End the writer. A save in flight is to be aborted before."""
+    def close(self, limit_s: float = END_LIMIT_S) -> None:
+        """End the writer, which may take `limit_s` to go by itself. A save in flight is to be aborted before."""
         with self._lock:
             self._closed = True
             writer, self._writer = self._writer, None
         if writer is not None:
-            _end(writer)
+            _end(writer, limit_s)
 
     # -- a save ------------------------------------------------------------------------------------------------
 

@@ -108,7 +108,13 @@ class ProcessRoute:
         """The memory, until the next staging."""
         self._arena.close()
 
-    def close(self) -> None:
-        """End the writer, and give the memory back. A save in flight is to be aborted before."""
-        self._guardian.close()
+    def close(self, *, hangs: bool = False) -> None:
+        """End the writer, and give the memory back. A save in flight is to be aborted before.
+
+        One that hangs in the storage is not waited for.
+        """
+        if hangs:
+            self._guardian.close(0.0)
+        else:
+            self._guardian.close()
         self.give_back()

@@ -10,7 +10,8 @@ from enum import IntEnum
 from rampmeter.daemon.records import TwoRecords
 from rampmeter.throttle import FlowCounters
 
-_BODY = struct.Struct("<QBQQQQddd")  # save, stage, beat, followed, planned, done, throttled, blocked, busy
+_BODY = struct.Struct("<QB?QQQQddd")
+"""Save, stage, in storage, beat, followed, planned, done, throttled, blocked, busy."""
 
 LOOK_S = 0.02
 """How often both sides look into each other's cell."""
@@ -29,10 +30,14 @@ NOTHING_YET = FlowCounters(done_bytes=0, throttled_s=0.0, blocked_s=0.0, busy_s=
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tidings:
-    """`beat` grows with each look of the writer, whatever its writing thread does; `followed` is the word it obeys."""
+    """`beat` grows with each look of the writer, whatever its writing thread does; `followed` is the word it obeys.
+
+    in_storage: its writing thread is in a call into the storage that carries no bytes.
+    """
 
     number: int
     stage: Stage = Stage.TAKEN
+    in_storage: bool = False
     beat: int = 0
     followed: int = 0
     planned_bytes: int = 0
@@ -51,6 +56,7 @@ class TidingsCell:
         self._records.write(
             tidings.number,
             tidings.stage,
+            tidings.in_storage,
             tidings.beat,
             tidings.followed,
             tidings.planned_bytes,
@@ -65,13 +71,15 @@ class TidingsCell:
         record = self._records.read()
         if record is None or record[0] != number:
             return None
-        _, stage, beat, followed, planned_bytes, done_bytes, throttled_s, blocked_s, busy_s = record
+        _, stage, in_storage, beat, followed, planned_bytes, done_bytes, *times_s = record
+        throttled_s, blocked_s, busy_s = times_s
         counters = FlowCounters(
             done_bytes=done_bytes, throttled_s=throttled_s, blocked_s=blocked_s, busy_s=busy_s
         )
         return Tidings(
             number=number,
             stage=Stage(stage),
+            in_storage=in_storage,
             beat=beat,
             followed=followed,
             planned_bytes=planned_bytes,

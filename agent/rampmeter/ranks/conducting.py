@@ -110,6 +110,11 @@ class Conductor:
         """Nobody but rank 0 needs the store any more."""
         return self._lead.all_have_left()
 
+    @property
+    def missing(self) -> str:
+        """Which rank is heard no more, in words; empty = none."""
+        return self._lead.missing()
+
     # -- the thread's turn, without its lock -------------------------------------------------------------------
 
     def conduct(self, now_s: float) -> bool:
@@ -157,6 +162,7 @@ class Conductor:
             total_bytes = None if gathering is None else gathering.total_bytes
             max_streams = self._max_streams
             turn = 0 if gathering is None or max_streams is None else gathering.turn(max_streams)
+            missing = self._lead.missing()
         content = (number, version, total_bytes, turn)
         if content == self._said and now_s < self._said_s + BEAT_S:
             return
@@ -171,5 +177,6 @@ class Conductor:
             total_bytes=total_bytes,
             max_streams=max_streams,
             turn=turn,
+            missing=missing,
         )
         self._bulletin.say(word)

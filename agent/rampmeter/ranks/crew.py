@@ -94,6 +94,10 @@ class Crew:
         finally:
             group.close()
 
+    def who_is_gone(self) -> str:
+        """Which rank is heard no more, in words; empty = none. For whoever has lost the others in a restore."""
+        return self._team.who_is_gone()
+
     def leave(self) -> None:
         """This rank calls no more `step()`."""
         self._team.leave()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from rampmeter.ranks.agreement import Proposer
 from rampmeter.ranks.counter import CallCounter
-from rampmeter.ranks.liveness import Silence
+from rampmeter.ranks.liveness import Silence, missed_s
 from rampmeter.ranks.meeting import Gathering
 from rampmeter.ranks.words import VERDICTS, Event, Post, Purpose, Stage
 
@@ -84,6 +84,11 @@ class Lead:
         """Who takes part no more, and why."""
         left = {rank: "has left the training loop" for rank, post in self._posts.items() if post.left}
         return {**self._silence.silent(), **left}
+
+    def missing(self) -> str:
+        """Who is heard no more and has not said that it leaves, in words; empty = nobody."""
+        left = {rank for rank, post in self._posts.items() if post.left}
+        return self._silence.longest(missed_s(self._num_ranks), but=left)
 
     def all_have_left(self) -> bool:
         """Nobody but rank 0 needs the store any more."""

@@ -3,7 +3,7 @@
 Only time in which somebody listened counts: a listener that was stopped itself blames nobody for the time it was away.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 BEAT_S = 0.25
 SLOW_BEAT_S = 1.0
@@ -11,12 +11,18 @@ _MANY_RANKS = 256
 SILENT_S = 10.0
 """A rank that is silent for so long takes part in nothing any more until it is heard again."""
 
+_MISSED_BEATS = 8
 _LONGEST_GAP_S = 1.5
 
 
 def beat_s(num_ranks: int) -> float:
     """How often each rank posts: each 0.25 s, above 256 ranks each second."""
     return SLOW_BEAT_S if num_ranks > _MANY_RANKS else BEAT_S
+
+
+def missed_s(num_ranks: int) -> float:
+    """Silent for so long a rank is named where the ranks have lost each other; longer than any gap that is counted."""
+    return _MISSED_BEATS * beat_s(num_ranks)
 
 
 class Silence:
@@ -43,3 +49,11 @@ class Silence:
             for rank, silent_s in self._silent_s.items()
             if silent_s >= SILENT_S
         }
+
+    def longest(self, least_s: float, *, but: Collection[int] = ()) -> str:
+        """Who has been silent the longest, for at least so long, in words; empty = nobody. `but`: who is not meant."""
+        silent_s, rank = max(
+            ((silent_s, -rank) for rank, silent_s in self._silent_s.items() if rank not in but),
+            default=(0.0, 0),
+        )
+        return f"rank {-rank} has been silent for {silent_s:.0f} s" if silent_s >= least_s else ""

@@ -29,10 +29,16 @@ T = TypeVar("T")
 
 
 class Peers:
-    """All ranks of `group`, seen from this one; None = a process that is alone."""
+    """All ranks of `group`, seen from this one; None = a process that is alone.
 
-    def __init__(self, group: dist.ProcessGroup | None = None) -> None:
+    `who_is_gone` is asked when they have lost each other, and may take a moment: which rank is heard no more, in words.
+    """
+
+    def __init__(
+        self, group: dist.ProcessGroup | None = None, who_is_gone: Callable[[], str] = lambda: ""
+    ) -> None:
         self._group = group
+        self._who_is_gone = who_is_gone
         self.rank = 0 if group is None else dist.get_rank(group)
         self.world_size = 1 if group is None else dist.get_world_size(group)
         self._round: _Round | None = None
@@ -50,7 +56,7 @@ class Peers:
         """
         if self._group is None:
             return work()
-        self._round = now = _Round(self._group, self.rank, rider)
+        self._round = now = _Round(self._group, self.rank, rider, self._who_is_gone)
         try:
             now.begin()
             result = work()
@@ -72,7 +78,7 @@ class Peers:
         if self._group is None:
             return cast(T, told)
         box: list[Any] = [told]
-        with _together():
+        with _together(self._who_is_gone):
             dist.broadcast_object_list(box, group=self._group, group_src=0)
         return cast(T, box[0])
 
@@ -81,28 +87,33 @@ class Peers:
         if self._group is None:
             return [value]
         values: list[Any] = [None] * self.world_size
-        with _together():
+        with _together(self._who_is_gone):
             dist.all_gather_object(values, value, group=self._group)
         return values
 
 
 @contextmanager
-def _together() -> Iterator[None]:
-    """Around collectives: when a rank is gone they fail with what the network says."""
+def _together(who_is_gone: Callable[[], str]) -> Iterator[None]:
+    """Around collectives: when a rank is gone they fail with what the network says, which names none."""
     try:
         yield
     except RuntimeError as error:
         what = str(error).split(". ")[0]  # gloo adds advice
-        raise RestoreError(f"the ranks of this job lost each other: {what}") from error
+        who = who_is_gone()
+        told = f"{who} ({what})" if who else what
+        raise RestoreError(f"the ranks of this job lost each other: {told}") from error
 
 
 class _Round:
     """One piece of work of all ranks. Its thread runs all collectives, also when the work was left by Ctrl-C."""
 
-    def __init__(self, group: dist.ProcessGroup, rank: int, rider: Rider | None) -> None:
+    def __init__(
+        self, group: dist.ProcessGroup, rank: int, rider: Rider | None, who_is_gone: Callable[[], str]
+    ) -> None:
         self._group = group
         self._rank = rank
         self._rider = rider
+        self._who_is_gone = who_is_gone
         self._tick_s = 0.0 if rider is not None else _TICK_S
         self._done = threading.Event()
         self._own: Exception | None = None
@@ -132,7 +143,7 @@ class _Round:
 
     def _run(self) -> None:
         try:
-            with _together():
+            with _together(self._lost):
                 while not self._is_over():
                     pass
                 if self.has_failed:
@@ -140,6 +151,11 @@ class _Round:
         except Exception as error:
             self._failure = error
             self._note_failed()
+
+    def _lost(self) -> str:
+        """Nothing is read any more while it is found out who is gone."""
+        self._note_failed()
+        return self._who_is_gone()
 
     def _note_failed(self) -> None:
         self.has_failed = True

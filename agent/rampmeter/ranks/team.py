@@ -16,7 +16,7 @@ from rampmeter.ranks.agreement import LEAST_AHEAD_S, LONGEST_WAIT_S, Agreed, cal
 from rampmeter.ranks.attending import RankSave
 from rampmeter.ranks.bulletin import Bulletin, RanksLost
 from rampmeter.ranks.conducting import Conductor
-from rampmeter.ranks.liveness import BEAT_S, SILENT_S, Silence, beat_s
+from rampmeter.ranks.liveness import BEAT_S, SILENT_S, Silence, beat_s, missed_s
 from rampmeter.ranks.member import Member
 from rampmeter.ranks.pace import Pace
 from rampmeter.ranks.rates import RateReader
@@ -85,7 +85,9 @@ class Team:
         self._teller = Teller(rank)
         self._has_notice = self._has_told_notice = self._has_heard_notice = False
         self._limit_is_over = False
+        self._missed_s = missed_s(num_ranks)
         self._silence = Silence(self._clock.now())
+        self._missing = ""
         self._rates = RateReader(rank)
         self._pace_of_calls = Pace(self._clock.now())
         self._round_s = self._posted_s = self._looked_s = self._clock.now()
@@ -184,6 +186,27 @@ class Team:
             num_calls_late=calls_late(step_s),
         )
 
+    # -- where the ranks have lost each other ------------------------------------------------------------------
+
+    def who_is_gone(self) -> str:
+        """Which rank is heard no more, in words, as far as that shows within a moment; empty = none.
+
+        Rank 0 knows of all and the others of rank 0. What this process slept through itself blames nobody.
+        """
+        begun_s = self._clock.now()
+        while not (found := self._gone(begun_s)) and self._clock.now() < begun_s + 2.0 * self._missed_s:
+            self._clock.sleep(BEAT_S)
+        return found
+
+    def _gone(self, since_s: float) -> str:
+        is_unheard = self._clock.now() - max(self._round_s, since_s) >= self._missed_s
+        with self._changed:
+            if self.conductor is not None:
+                return self.conductor.missing
+            if self.lost is not None or is_unheard:
+                return "rank 0 is heard no more"
+            return self._silence.longest(self._missed_s) or self._missing
+
     # -- the thread --------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
@@ -278,6 +301,7 @@ class Team:
         word = self._bulletin.word()
         self._silence.listened({0: word.beat}, self._clock.now())
         with self._changed:
+            self._missing = word.missing
             number, planned_bytes = (0, None) if save is None else (save.number, save.planned_bytes)
             rate = self._rates.read(word, now_s, number=number, planned_bytes=planned_bytes)
             if save is not None and rate is not None:

@@ -137,6 +137,7 @@ class Word:
     total_bytes   what all ranks are going to write in the save `number`; absent = not all have said so
     max_streams   so many ranks may write at once, each its part of the rate; absent = all, by their bytes
     turn          with it: only ranks below this number may write now
+    missing       which rank rank 0 hears no more, in words; empty = none
     """
 
     beat: Count
@@ -147,3 +148,4 @@ class Word:
     total_bytes: MaybeBytes = None
     max_streams: MaybeCount = None
     turn: Count = 0
+    missing: Line = ""

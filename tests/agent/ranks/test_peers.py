@@ -187,6 +187,31 @@ answer = told(lambda: peers.agree(work, rider)) + [time.monotonic() - begun_s]
         assert took_s < 10.0
 
 
+def test_who_is_gone_is_told_with_what_the_network_says(ranks: Ranks, tmp_path: Any) -> None:
+    """And what rides along has ended before anybody is asked, which may take a moment; also between two pieces."""
+    outcomes = ranks.run(
+        3,
+        tmp_path,
+        HEAD
+        + RIDER
+        + """
+import os
+rider, asked = Rider(), []
+def who():
+    asked.append(rider.ended.is_set())
+    return "rank 1 sleeps"
+peers = Peers(group, who)
+work = (lambda: os._exit(3)) if rank == 1 else (lambda: rider.ended.wait(20.0))
+answer = [told(lambda: peers.agree(work, rider))[1], told(lambda: peers.gather(b""))[1], asked]
+""",
+    )
+    for rank in (0, 2):
+        *messages, asked = outcomes[rank]["answer"]
+        assert asked == [True, True]
+        for message in messages:
+            assert message.startswith("the ranks of this job lost each other: rank 1 sleeps (")
+
+
 def test_a_process_that_is_alone_agrees_with_itself() -> None:
     """Without a group and without a thread; errors are passed as they are."""
     peers = Peers()
