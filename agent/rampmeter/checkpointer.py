@@ -208,7 +208,6 @@ class Checkpointer:
             tell=self._tell,
             on_claim=self._saver.go_on_as,
         )
-        janitor = Janitor(self._root, self._keep, attempt=claim.number, is_fenced=voice.is_fenced)
         rereader = Rereader(
             self._root,
             voice.desk.reader,
@@ -216,6 +215,9 @@ class Checkpointer:
             clock=self._clock,
             is_fenced=voice.is_fenced,
             tell=self._tell,
+        )
+        janitor = Janitor(
+            self._root, self._keep, attempt=claim.number, is_fenced=voice.is_fenced, reading=rereader.reading
         )
         taking.start_speaking(voice, janitor, rereader)
 
