@@ -26,6 +26,7 @@ from rampmeter.flushthread import in_thread_of_its_own
 from rampmeter.janitor import Janitor
 from rampmeter.layout import Claim, Root, StepName
 from rampmeter.leaving import ExitWatch, reason_of_end
+from rampmeter.norms import checked_ratio
 from rampmeter.preflight.lookout import Lookout
 from rampmeter.ranks.crew import REPLACED, Crew
 from rampmeter.ranks.opening import num_ranks, open_together
@@ -78,6 +79,8 @@ class Checkpointer:
                              has more than 200 tensors, which in a thread would slow training
     config, code_commit      recorded in the manifest; the commit also from RAMPMETER_CODE_COMMIT, the container's
                              digest from RAMPMETER_CONTAINER_DIGEST
+    max_norm_ratio           a state is not saved if the norm of one of its parts, optimizers left out, is more than so
+                             many times larger or smaller than in the checkpoint before; None = no norm is computed
     raise_after              so many failed saves in a row make `step` raise SavesFailing; None = training goes on
     on_event                 called with `rampmeter.events` values, from the agent's threads
 
@@ -108,6 +111,7 @@ class Checkpointer:
         config: Mapping[str, Any] | None = None,
         code_commit: str | None = None,
         check_finite: bool = True,
+        max_norm_ratio: float | None = None,
         raise_after: int | None = None,
         on_event: Callable[[Event], None] | None = None,
         seed: int | None = None,
@@ -118,7 +122,8 @@ class Checkpointer:
             Bounds(interval_min_s=interval_min_s, interval_max_s=interval_max_s, notice_s=notice_s),
             num_ranks=num_ranks(),
         )
-        saver = partial(Saver, mode=Mode.of(mode), writer_class=writer_class, check_finite=check_finite)
+        checks = partial(Saver, check_finite=check_finite, max_norm_ratio=checked_ratio(max_norm_ratio))
+        saver = partial(checks, mode=Mode.of(mode), writer_class=writer_class)
         self._saver_for = partial(saver, config=config, code_commit=code_commit)
         self._keep = Keep(keep=keep, keep_days=keep_days, milestone_steps=milestone_steps)
         self._raise_after = whole_or_none("raise_after", raise_after)
@@ -196,7 +201,6 @@ class Checkpointer:
             tell=self._tell,
             on_claim=self._saver.go_on_as,
         )
-        janitor = Janitor(self._root, self._keep, attempt=claim.number, is_fenced=voice.is_fenced)
         rereader = Rereader(
             self._root,
             voice.desk.reader,
@@ -204,6 +208,9 @@ class Checkpointer:
             clock=self._clock,
             is_fenced=voice.is_fenced,
             tell=self._tell,
+        )
+        janitor = Janitor(
+            self._root, self._keep, attempt=claim.number, is_fenced=voice.is_fenced, reading=rereader.reading
         )
         taking.start_speaking(voice, janitor, rereader)
 
@@ -266,7 +273,7 @@ class Checkpointer:
         taking.warm_up(state)
         if found is None:
             return None
-        self._go_on_from(found.directory, by_name=step is not None)
+        self._go_on_from(found, by_name=step is not None)
         self._tell(
             Restored(
                 now_s=self._clock.now(), step=found.step, directory=found.directory, skipped=found.skipped
@@ -298,8 +305,9 @@ class Checkpointer:
             return partial(rank_slot, reader, self._crew.rank.number, self._clock)
         return unpaced if reader is None else partial(read_slot, reader)
 
-    def _go_on_from(self, directory: str, *, by_name: bool) -> None:
-        self._saver.parent = name = StepName.parse(directory)
+    def _go_on_from(self, found: RestoredCheckpoint, *, by_name: bool) -> None:
+        name = StepName.parse(found.directory)
+        self._saver.go_on_from(name, found.norms)
         voice = self._started.voice
         if voice is None or name is None:
             return

@@ -1,6 +1,7 @@
 """Turns written files into a checkpoint: the last step, and the only one that makes it count.
 
-Order: sizes on disk, block digests, directory synced, newest claim still ours, manifest, pointer. Until the manifest
+Order: sizes on disk, block digests, directory synced, newest claim still ours, norms near the parent's where that was
+asked for, manifest, pointer. Until the manifest
 is in place the directory is a leftover that a later sweep removes; a failure here never leaves a manifest behind.
 """
 
@@ -20,11 +21,13 @@ from rampmeter.manifest import (
     BlocksEntry,
     Extras,
     FileEntry,
+    KeyNorm,
     LeaseRecord,
     Manifest,
     Timings,
     Versions,
 )
+from rampmeter.norms import NormLimit, check_norms
 from rampmeter.provenance import Provenance
 
 _log = logging.getLogger("rampmeter")
@@ -43,6 +46,8 @@ class SaveRecord:
     extras: Extras
     provenance: Provenance
     torch_version: str
+    norm_limit: NormLimit | None = None
+    """None = norms are neither computed nor compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +66,7 @@ class FlushRecord:
     unchecked: tuple[str, ...]
     timings: Timings
     lease: LeaseRecord | None
+    norms: tuple[KeyNorm, ...] = ()
 
 
 def commit(root: Root, record: SaveRecord, flush: FlushRecord, *, clock: Clock | None = None) -> Manifest:
@@ -74,6 +80,8 @@ def commit(root: Root, record: SaveRecord, flush: FlushRecord, *, clock: Clock |
     sync_directory(root.path)
     manifest = _manifest(record, flush, blocks)
     _require_newest_claim(root, record.claim)
+    if record.norm_limit is not None and record.parent is not None:
+        check_norms(record.norm_limit, record.name.step, record.parent.step, flush.norms)
     _put_manifest(root, record.name, manifest, clock)
     try:
         _point_at_newest(root, record.name)
@@ -165,4 +173,5 @@ def _manifest(record: SaveRecord, flush: FlushRecord, blocks: bytes) -> Manifest
             rampmeter=version("rampmeter"), torch=record.torch_version, python=platform.python_version()
         ),
         unchecked=flush.unchecked,
+        norms=None if record.norm_limit is None else flush.norms,
     )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rampmeter.commit import FlushRecord, WrittenFile
 from rampmeter.core.messages import Fence
-from rampmeter.manifest import LeaseRecord, Timings
+from rampmeter.manifest import KeyNorm, LeaseRecord, Timings
 from rampmeter.throttle import FlowCounters
 
 
@@ -12,6 +12,7 @@ def flush_record(
     *,
     written: Sequence[WrittenFile],
     unchecked: Sequence[str],
+    norms: Sequence[KeyNorm],
     fence: Fence | None,
     counters: FlowCounters,
     stage_s: float,
@@ -33,6 +34,7 @@ def flush_record(
             busy_s=counters.busy_s,
         ),
         lease=_lease_record(fence, counters),
+        norms=tuple(norms),
     )
 
 

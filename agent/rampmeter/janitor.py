@@ -26,13 +26,25 @@ class _Stopping(Exception):
 
 
 class Janitor:
-    """Sweeps at the start and prunes after each commit. `is_fenced`: whether a newer attempt has taken over."""
+    """Sweeps at the start and prunes after each commit.
 
-    def __init__(self, root: Root, keep: Keep, *, attempt: int, is_fenced: Callable[[], bool]) -> None:
+    `is_fenced`: whether a newer attempt has taken over; `reading`: which checkpoint is being read back.
+    """
+
+    def __init__(
+        self,
+        root: Root,
+        keep: Keep,
+        *,
+        attempt: int,
+        is_fenced: Callable[[], bool],
+        reading: Callable[[], StepName | None],
+    ) -> None:
         self._root = root
         self._keep = keep
         self._attempt = attempt
         self._is_fenced = is_fenced
+        self._reading = reading
         self._days: dict[StepName, str] = {}
         self._temporaries: set[Path] = set()
         self._stop = threading.Event()
@@ -87,7 +99,7 @@ class Janitor:
             return
         sweep(self._root, self._attempt, self._breathe)
         sweep_temporaries(self._root, self._temporaries, self._breathe)
-        prune(self._root, self._keep, self._breathe, days=self._days)
+        prune(self._root, self._keep, self._breathe, days=self._days, reading=self._reading())
 
     def _record(self) -> None:
         try:

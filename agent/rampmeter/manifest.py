@@ -1,8 +1,8 @@
 """The manifest: what a checkpoint consists of. Its presence is the commit; this module never writes shards.
 
-Values and their JSON form (`format: 1`). Reading is strict: a missing field is refused by name, an unknown one is
-ignored, a higher major format is refused with its number, and a digest over the document itself makes sure that a
-damaged manifest is never believed.
+Values and their JSON form (`format: 1`). Reading is strict: a missing field is refused by name unless it came later and
+has a default, an unknown one is ignored, a higher major format is refused with its number, and a digest over the
+document itself makes sure that a damaged manifest is never believed.
 """
 
 import dataclasses
@@ -73,6 +73,14 @@ class LeaseRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeyNorm:
+    """The L2 norm of the tensors under one key of the state."""
+
+    key: str
+    norm: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Versions:
     rampmeter: str
     torch: str
@@ -105,6 +113,7 @@ class Manifest:
     lease: LeaseRecord | None
     versions: Versions
     unchecked: tuple[str, ...]  # tensors whose values could not be checked for being finite
+    norms: tuple[KeyNorm, ...] | None = None  # None = not asked for, or written before there were any
 
     def to_json(self) -> bytes:
         body = dataclasses.asdict(self)
@@ -195,6 +204,8 @@ def _decode_dataclass(kind: Any, value: Any, where: str) -> Any:
     for field in dataclasses.fields(kind):
         path = f"{where}.{field.name}" if where else field.name
         if field.name not in value:
+            if field.default is not dataclasses.MISSING:
+                continue
             raise CorruptCheckpoint(f"{MANIFEST_NAME} lacks the field {path!r}")
         parts[field.name] = _decode(hints[field.name], value[field.name], path)
     return kind(**parts)

@@ -19,7 +19,7 @@ from rampmeter import dcp
 from rampmeter.core.errors import CorruptCheckpoint, ForeignCheckpoints, RestoreError
 from rampmeter.layout import Root, StepName
 from rampmeter.loading import load_state
-from rampmeter.manifest import Manifest, check_identity, read_manifest
+from rampmeter.manifest import KeyNorm, Manifest, check_identity, read_manifest
 from rampmeter.marks import note_proven
 from rampmeter.ranks.peers import Peers
 from rampmeter.reading.slot import Slot, unpaced
@@ -34,6 +34,7 @@ _log = logging.getLogger("rampmeter")
 class RestoredCheckpoint:
     """What was loaded. `skipped` says why newer ones were not; `values` holds the state's plain values.
 
+    norms: those of its manifest.
     rolled_back: an older step was chosen by name, although the newest committed checkpoint is further.
     """
 
@@ -42,6 +43,7 @@ class RestoredCheckpoint:
     skipped: tuple[str, ...]
     rolled_back: bool
     values: dict[str, Any]
+    norms: tuple[KeyNorm, ...]
 
 
 def restore(
@@ -78,7 +80,7 @@ def restore(
                     name, behind[name]
                 )  # if nothing else can be loaded, training must not start at 0
                 continue
-            values = _load(root, name, state, peers, slot)
+            manifest, values = _load(root, name, state, peers, slot)
         except (CorruptCheckpoint, OSError) as error:
             if isinstance(error, CorruptCheckpoint) and peers.rank == 0:
                 note_proven(root.directory(name), whole=False)
@@ -92,6 +94,7 @@ def restore(
                 skipped=tuple(skips.reasons),
                 rolled_back=step is not None and peers.from_first(partial(_is_passed, root, name)),
                 values=values,
+                norms=manifest.norms or (),
             )
     if step is not None:
         raise RestoreError(f"no committed checkpoint of step {step} in {root.path}")
@@ -148,14 +151,16 @@ def _is_passed(root: Root, name: StepName) -> bool:
     return newest.step > name.step
 
 
-def _load(root: Root, name: StepName, state: State, peers: Peers, slot: Slot) -> dict[str, Any]:
+def _load(
+    root: Root, name: StepName, state: State, peers: Peers, slot: Slot
+) -> tuple[Manifest, dict[str, Any]]:
     directory = root.directory(name)
     manifest = peers.from_first(lambda: _manifest_of(directory, name))
     with slot(manifest.total_bytes) as pace:
         loaded = load_state(state, dcp.VerifiedReader(directory, manifest, pace=pace), peers)
     if loaded.is_whole and peers.rank == 0:
         note_proven(directory, whole=True)
-    return loaded.values
+    return manifest, loaded.values
 
 
 def _manifest_of(directory: Path, name: StepName) -> Manifest:

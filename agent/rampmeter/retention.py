@@ -1,16 +1,16 @@
 """Decides which checkpoints stay, and lets the others be removed.
 
-Of the committed ones stay: the newest few, the last one of each of the newest days, milestones, what is pinned, and the
-newest that was read back whole, so that something proven is always there. The newest always stays. All that is of the
-history that training goes on with; one that was left behind (`rollback`) has only the places that this one leaves free,
-so it pushes nothing out and goes by itself. Uncommitted directories go only if nobody can still be writing them. A
-failed deletion is logged and tried again next time; it never raises. How a checkpoint is removed is `removal`'s
-business.
+Of the committed ones stay: the newest few, the last one of each of the newest days, milestones, what is pinned, the
+newest that was read back whole, so that something proven is always there, and the one that is being read back. The
+newest always stays. All that is of the history that training goes on with; one that was left behind (`rollback`) has
+only the places that this one leaves free, so it pushes nothing out and goes by itself. Uncommitted directories go only
+if nobody can still be writing them. A failed deletion is logged and tried again next time; it never raises. How a
+checkpoint is removed is `removal`'s business.
 """
 
 import json
 import logging
-from collections.abc import Callable, Collection, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -35,7 +35,7 @@ _DATE_CHARS = len("2026-11-30")
 class Keep:
     """What stays beside pinned and proven ones. ConfigError names the argument that is out of range.
 
-    keep             so many of the newest
+    keep             so many of the newest; one less while one that is being read back stays beside a proven one
     keep_days        the last one of each of so many days (UTC) on which there are any, the newest first; 0 = none.
                      Bounded, because a run of a year would else keep 365 of them
     milestone_steps  the first one at or after each multiple of so many steps, for ever; None = no milestones
@@ -65,6 +65,7 @@ class Reason(StrEnum):
     MILESTONE = "milestone"
     PINNED = "pinned"
     PROVEN = "proven"
+    READING = "reading"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,11 +88,15 @@ def day_of(manifest: Manifest) -> str:
     return manifest.created[:_DATE_CHARS]
 
 
-def why_kept(commits: Collection[Kept], keep: Keep) -> dict[StepName, list[Reason]]:
+def why_kept(
+    commits: Collection[Kept], keep: Keep, reading: StepName | None = None
+) -> dict[StepName, list[Reason]]:
     """For each commit why it stays; an empty list says that it goes. In the order in which checkpoints count.
 
-    What was left behind counts after all others. The last of a day and the first of a milestone stay what they are
-    while others come and go, so nothing that was kept for one of them is let go because a later round chose another.
+    `reading` is being read back now. What was left behind counts after all others.
+
+    The last of a day and the first of a milestone stay what they are while others come and go, so nothing that was
+    kept for one of them is let go because a later round chose another.
     """
     in_order = sorted(commits, key=lambda commit: (not commit.left_behind, commit.name), reverse=True)
     reasons: dict[StepName, list[Reason]] = {commit.name: [] for commit in in_order}
@@ -107,7 +112,23 @@ def why_kept(commits: Collection[Kept], keep: Keep) -> dict[StepName, list[Reaso
     proven = next((commit.name for commit in in_order if commit.proven), None)
     if proven is not None:
         reasons[proven].append(Reason.PROVEN)
+    if reading in reasons and not reasons[reading]:
+        _hold(reading, reasons)
     return reasons
+
+
+def _hold(reading: StepName, reasons: Mapping[StepName, list[Reason]]) -> None:
+    """Let it stay until it is read through: what is removed too soon each time is never proven.
+
+    There is one place beside the newest for a proof. If the last proof has it, this one takes the place of the oldest
+    of the newest; where only one of these is kept, it goes.
+    """
+    if [Reason.PROVEN] in reasons.values():
+        others = [why for why in reasons.values() if Reason.LAST in why][1:]
+        if not others:
+            return
+        others[-1].remove(Reason.LAST)
+    reasons[reading].append(Reason.READING)
 
 
 def _last_of_days(in_order: Sequence[Kept], num_days: int) -> list[StepName]:
@@ -167,15 +188,23 @@ def _learn_day(root: Root, name: StepName, days: MutableMapping[StepName, str]) 
 
 
 def prune(
-    root: Root, keep: Keep, breathe: Breathe, *, days: MutableMapping[StepName, str] | None = None
+    root: Root,
+    keep: Keep,
+    breathe: Breathe,
+    *,
+    days: MutableMapping[StepName, str] | None = None,
+    reading: StepName | None = None,
 ) -> list[StepName]:
-    """Remove the commits that `keep` lets go, oldest first; what was removed. `days` as in `read_commits`."""
+    """Remove the commits that `keep` lets go, oldest first; what was removed.
+
+    `days` as in `read_commits`, `reading` as in `why_kept`.
+    """
     try:
         commits = read_commits(root, {} if days is None else days)
     except (OSError, RestoreError) as error:
         _log.warning("no checkpoint was removed: cannot look into %s: %s", root.path, error)
         return []
-    reasons = why_kept(commits, keep)
+    reasons = why_kept(commits, keep, reading)
     return [name for name in reversed(reasons) if not reasons[name] and _tried(root, name, remove, breathe)]
 
 

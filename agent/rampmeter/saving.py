@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch.optim import Optimizer
 
 from rampmeter import dcp
 from rampmeter.commit import SaveRecord, WrittenFile, commit
@@ -27,7 +28,8 @@ from rampmeter.flushed import flush_record
 from rampmeter.flushthread import wait_while_it_moves
 from rampmeter.inflight import Save
 from rampmeter.layout import Claim, Root, StepName
-from rampmeter.manifest import Extras, read_manifest
+from rampmeter.manifest import Extras, KeyNorm, read_manifest
+from rampmeter.norms import NormLimit
 from rampmeter.provenance import Provenance
 from rampmeter.report import SaveReport
 from rampmeter.state import State, has_data_position, resolve, snapshot
@@ -54,6 +56,7 @@ class Saver:
         config: Mapping[str, Any] | None = None,
         code_commit: str | None = None,
         check_finite: bool = True,
+        max_norm_ratio: float | None = None,
         writer_class: type | None = None,
         mode: Mode = Mode.AUTO,
         clock: Clock | None = None,
@@ -67,6 +70,8 @@ class Saver:
         self._provenance = Provenance.of(config, code_commit)
         self._completeness = Completeness(self._provenance)
         self._check_finite = check_finite
+        self._max_norm_ratio = max_norm_ratio
+        self._norms_before: tuple[KeyNorm, ...] = ()
         self._writer_class = writer_class
         self._clock = clock or SystemClock()
         self._stager = dcp.ReusedStager(self._clock)
@@ -76,6 +81,10 @@ class Saver:
         self._current: Save | None = None
         self._leftovers: set[StepName] = set()
         """Directories of failed saves that could not be removed yet: the storage was in trouble."""
+
+    def go_on_from(self, parent: StepName | None, norms: tuple[KeyNorm, ...]) -> None:
+        """What training holds came from the checkpoint `parent`, and its tensors had these norms then."""
+        self.parent, self._norms_before = parent, norms
 
     def go_on_as(self, claim: Claim) -> None:
         """Saves that begin from now on are this claim's."""
@@ -208,6 +217,7 @@ class Saver:
             extras=Extras(data_position=has_data_position(parts), rng=True),
             provenance=self._provenance,
             torch_version=torch.__version__,
+            norm_limit=self._norm_limit(parts),
         )
         content = self._snapshot(parts, save.name.step)
         if self._goes_beside(content):
@@ -226,6 +236,7 @@ class Saver:
             writer=writer,
             planner=dcp.CheckedSavePlanner(
                 check=self._check_finite,
+                with_norms=record.norm_limit is not None,
                 before_plan=partial(self._before_plan, save),
             ),
             stager=self._stager,
@@ -234,6 +245,13 @@ class Saver:
         )
         save.stage_s = self._stager.last_stage_s
         return upload
+
+    def _norm_limit(self, parts: Mapping[str, Any]) -> NormLimit | None:
+        """Optimizers are not compared: their moments follow the gradients, which rightly change tenfold."""
+        if self._max_norm_ratio is None:
+            return None
+        compared = [part for part in self._norms_before if not isinstance(parts.get(part.key), Optimizer)]
+        return NormLimit(max_ratio=self._max_norm_ratio, before=tuple(compared))
 
     def _snapshot(self, parts: State, step: int) -> dict[str, Any]:
         return snapshot(parts, step=step, rank=self._rank.number, world_size=self._rank.num_ranks)
@@ -294,12 +312,14 @@ class Saver:
         record: SaveRecord,
         written: Sequence[WrittenFile],
         unchecked: Sequence[str],
+        norms: Sequence[KeyNorm],
     ) -> None:
         save.throttle.end()
         counters = save.counters()
         flush = flush_record(
             written=written,
             unchecked=unchecked,
+            norms=norms,
             fence=save.fence,
             counters=counters,
             stage_s=save.stage_s,
@@ -317,7 +337,8 @@ class Saver:
             report = self._tell_end(save, failure)
         finally:
             if failure is None:
-                self.parent = save.name
+                norms = None if save.manifest is None else save.manifest.norms
+                self.go_on_from(save.name, norms or ())
             elif self._rank.number == 0:
                 self._leftovers.add(save.name)
             with save.throttle.in_storage():

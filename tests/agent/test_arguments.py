@@ -36,6 +36,7 @@ def test_every_argument_arrives_where_it_is_for(tmp_path: Path) -> None:
         config=config,
         code_commit="abc",
         check_finite=False,
+        max_norm_ratio=2.5,
     )
     assert ckpt._settings == JobSettings(
         name="run7",
@@ -57,6 +58,7 @@ def test_every_argument_arrives_where_it_is_for(tmp_path: Path) -> None:
         "config": config,
         "code_commit": "abc",
         "check_finite": False,
+        "max_norm_ratio": 2.5,
     }
 
 

@@ -19,7 +19,7 @@ from rampmeter.core.errors import CommitError
 from rampmeter.course import Alone
 from rampmeter.hashing import HashedFile
 from rampmeter.layout import Root
-from rampmeter.manifest import read_manifest
+from rampmeter.manifest import KeyNorm, read_manifest
 from rampmeter.stream import MeteredStream
 from rampmeter.throttle import Throttle
 from rampmeter.verification import Verifier
@@ -33,9 +33,10 @@ class Sink:
     def __init__(self) -> None:
         self.written: list[WrittenFile] = []
         self.unchecked: list[str] = []
+        self.norms: list[KeyNorm] = []
 
-    def __call__(self, written: Any, unchecked: Any) -> None:
-        self.written, self.unchecked = list(written), list(unchecked)
+    def __call__(self, written: Any, unchecked: Any, norms: Any) -> None:
+        self.written, self.unchecked, self.norms = list(written), list(unchecked), list(norms)
 
 
 def _write(path: Path, state: dict[str, Any], sink: Sink, **kwargs: Any) -> None:

@@ -15,7 +15,7 @@ KEEP = Keep(keep=2, keep_days=0)
 
 
 def _janitor(root: Root, *, attempt: int = 1, fenced: bool = False, keep: Keep = KEEP) -> Janitor:
-    return Janitor(root, keep, attempt=attempt, is_fenced=lambda: fenced)
+    return Janitor(root, keep, attempt=attempt, is_fenced=lambda: fenced, reading=lambda: None)
 
 
 def test_it_sweeps_at_the_start_and_prunes_after_each_commit(root: Root) -> None:

@@ -13,6 +13,7 @@ from rampmeter.manifest import (
     BlocksEntry,
     Extras,
     FileEntry,
+    KeyNorm,
     LeaseRecord,
     Manifest,
     Timings,
@@ -59,7 +60,15 @@ def _edited(change: Any) -> bytes:
     return json.dumps({**document, "manifest_sha256": manifest_module._digest(document)}).encode()
 
 
-@pytest.mark.parametrize("changes", [{}, {"lease": None, "config": None, "parent": None}, {"files": ()}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"lease": None, "config": None, "parent": None},
+        {"files": ()},
+        {"norms": (KeyNorm(key="model", norm=12.5), KeyNorm(key="ema", norm=1e300))},
+    ],
+)
 def test_round_trip(changes: dict[str, Any]) -> None:
     """What was written is what is read."""
     manifest = _manifest(**changes)
@@ -92,7 +101,7 @@ def _fields(kind: Any, prefix: str = "") -> list[str]:
     return names
 
 
-@pytest.mark.parametrize("path", [name for name in _fields(Manifest) if name != "format"])
+@pytest.mark.parametrize("path", [name for name in _fields(Manifest) if name not in ("format", "norms")])
 def test_missing_fields_are_refused_by_name(path: str) -> None:
     """Each field must be there, also inside the parts."""
 
@@ -104,6 +113,14 @@ def test_missing_fields_are_refused_by_name(path: str) -> None:
 
     with pytest.raises(CorruptCheckpoint, match=path.replace(".", r"\.")):
         Manifest.from_json(_edited(remove))
+
+
+def test_manifests_from_before_there_were_norms_are_read() -> None:
+    """A field that came later may be missing; where it is there it must be right."""
+    assert Manifest.from_json(_edited(lambda document: document.pop("norms"))) == _manifest()
+    half = [{"key": "model"}]
+    with pytest.raises(CorruptCheckpoint, match=r"norms\[0\]\.norm"):
+        Manifest.from_json(_edited(lambda document: document.update(norms=half)))
 
 
 @pytest.mark.parametrize(

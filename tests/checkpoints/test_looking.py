@@ -5,6 +5,7 @@ import pytest
 import rampmeter.checkpoints.survey as module
 from rampmeter.core.errors import ConfigError
 from rampmeter.layout import MANIFEST_NAME, Root
+from rampmeter.manifest import KeyNorm
 from rampmeter.marks import Mark, put_mark
 from rampmeter.removal import DELETING_NAME
 from support.roots import change_manifest, flip, put_commit, put_leftover
@@ -151,6 +152,15 @@ def test_show_says_everything(root: Root, checkpoints) -> None:
             assert says in text
     code, found = checkpoints("show", root.path, "newest", as_json=True)
     assert found["checkpoints"][0]["manifest"]["files"][0]["name"] == "__0_0.distcp"
+
+
+def test_norms_are_shown_where_they_were_recorded(root: Root, checkpoints) -> None:
+    """To programs: by part of the state; null where the job did not ask for them."""
+    put_commit(root, 1)
+    put_commit(root, 2, norms=(KeyNorm(key="model", norm=12.5),))
+    _, found = checkpoints("show", root.path, "1", "2", as_json=True)
+    shown = {item["step"]: item["manifest"]["norms"] for item in found["checkpoints"]}
+    assert shown == {1: None, 2: [{"key": "model", "norm": 12.5}]}
 
 
 def test_a_step_of_several_attempts_is_ambiguous(root: Root, checkpoints) -> None:

@@ -14,7 +14,7 @@ EVERY_COMMITS = 10
 
 
 class Outcome(StrEnum):
-    """How reading one back has ended. `vanished`: retention removed it meanwhile; `unreadable`: nothing is known."""
+    """How reading one back has ended. `vanished`: it was removed meanwhile; `unreadable`: nothing is known."""
 
     WHOLE = "whole"
     DAMAGED = "damaged"

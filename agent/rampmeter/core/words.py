@@ -70,6 +70,7 @@ class FailReason(_AnswerEnum):
     EMFILE = "emfile"
     SIZE_MISMATCH = "size_mismatch"
     NOT_FINITE = "not_finite"
+    NORM_JUMP = "norm_jump"
     BAD_STATE = "bad_state"
     IN_FLIGHT = "in_flight"
     LEASE_LOST = "lease_lost"

@@ -20,6 +20,7 @@ from rampmeter.daemon.parcel import Order
 from rampmeter.daemon.tidings import LOOK_S, Stage, Tidings, TidingsCell
 from rampmeter.flushed import flush_record
 from rampmeter.layout import Root
+from rampmeter.manifest import KeyNorm
 from rampmeter.throttle import Throttle
 
 _ORPHAN_LIMIT_S = 2.0
@@ -112,7 +113,9 @@ class Flush:
             writer_class=order.writer_class,
             max_streams=order.max_streams,
         )
-        planner = dcp.CheckedSavePlanner(check=order.check_finite)
+        planner = dcp.CheckedSavePlanner(
+            check=order.check_finite, with_norms=order.record.norm_limit is not None
+        )
         try:
             dcp.save_here(self._state, writer=writer, planner=planner, single_process=True)
         finally:
@@ -122,13 +125,16 @@ class Flush:
         self._lead_s = self._clock.now() - self._order.begun_at_s
         self._pulse.tell(stage=Stage.WRITING, planned_bytes=num_bytes)
 
-    def _commit(self, written: Sequence[WrittenFile], unchecked: Sequence[str]) -> None:
+    def _commit(
+        self, written: Sequence[WrittenFile], unchecked: Sequence[str], norms: Sequence[KeyNorm]
+    ) -> None:
         self._throttle.end()
         self._pulse.tell(stage=Stage.COMMITTING)
         counters = self._throttle.counters()
         record = flush_record(
             written=written,
             unchecked=unchecked,
+            norms=norms,
             fence=self._order.fence,
             counters=counters,
             stage_s=self._order.stage_s,

@@ -1,7 +1,8 @@
 """What a save will write, looked at before any byte is: values that are not finite, and whose copy counts."""
 
 import io
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -18,7 +19,10 @@ from torch.distributed.tensor import DTensor
 from rampmeter.core.errors import ConfigError
 from rampmeter.daemon.parcel import Sealed
 from rampmeter.finite import check_finite
+from rampmeter.manifest import KeyNorm
+from rampmeter.norms import joined
 from rampmeter.statekeys import FROZEN, LEAD, OWN, RESERVED
+from rampmeter.tensornorm import norm_of
 
 
 @dataclass(frozen=True)
@@ -31,15 +35,24 @@ class CheckedSavePlanner(DefaultSavePlanner):
 
     `before_plan` is called first thing on the flush thread. Every rank checks all that it holds, its own shards of
     DTensors, whether or not it will be the one that writes it. Of what is no tensor, and of the tensors that the state
-    dict names under `LEAD`, the copy of the lowest rank counts; torch would take that of any rank.
+    dict names under `LEAD`, the copy of the lowest rank counts; torch would take that of any rank. `with_norms`: what
+    this rank will write, and nothing else, has its `norms` by key once the plan is finished.
     """
 
-    def __init__(self, *, check: bool = True, before_plan: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self,
+        *,
+        check: bool = True,
+        with_norms: bool = False,
+        before_plan: Callable[[], object] = lambda: None,
+    ) -> None:
         super().__init__()
         self._check = check
+        self._with_norms = with_norms
         self._before_plan = before_plan
         self._lead: frozenset[tuple[Any, ...]] = frozenset()
         self.unchecked: list[str] = []
+        self.norms: tuple[KeyNorm, ...] = ()
 
     def set_up_planner(
         self,
@@ -92,7 +105,18 @@ class CheckedSavePlanner(DefaultSavePlanner):
         plan = super().finish_plan(new_plan)
         written = {item.index.fqn for item in plan.items}
         self.unchecked = [name for name in self.unchecked if name in written]
+        if self._with_norms:
+            self.norms = joined(self._norms(plan))
         return plan
+
+    def _norms(self, plan: SavePlan) -> Iterator[KeyNorm]:
+        paths = cast("dict[str, tuple[Any, ...]]", plan.planner_data)
+        for item in plan.items:
+            if item.tensor_data is None or math.prod(item.tensor_data.size) == 1:
+                continue  # an optimizer's count of steps grows for ever, and would outgrow its moments
+            norm = norm_of(cast(torch.Tensor, self.resolve_data(item)).detach())
+            if norm is not None:
+                yield KeyNorm(key=str(paths[item.index.fqn][0]), norm=norm)
 
 
 def _require_alike(plans: list[SavePlan]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.metadata import (
@@ -25,19 +25,25 @@ from rampmeter.core.errors import CommitError
 from rampmeter.course import Course
 from rampmeter.hashing import HashedFile
 from rampmeter.layout import METADATA_NAME
+from rampmeter.manifest import KeyNorm
 from rampmeter.metered_fs import MeteredFileSystem
+from rampmeter.norms import joined
 from rampmeter.throttle import Throttle
 
 _OBJECT_BYTES = 64 * 1024
 """What one value that is no tensor counts for in a rank's share of the rate: its size is known when it is written."""
 
 
+Finish: TypeAlias = Callable[[Sequence[WrittenFile], Sequence[str], Sequence[KeyNorm]], None]
+
+
 @dataclass(frozen=True)
 class HashedResult(WriteResult):
-    """A WriteResult that carries its rank's digests to the coordinator rank."""
+    """A WriteResult that carries its rank's digests and norms to the coordinator rank."""
 
     files: tuple[HashedFile, ...] = ()
     unchecked: tuple[str, ...] = ()
+    norms: tuple[KeyNorm, ...] = ()
 
 
 class MeteredWriter:
@@ -46,8 +52,8 @@ class MeteredWriter:
     `max_streams` bounds its writing threads; a writer without `thread_count` has one. None = as many as it has.
     `course` is told what this rank is about to write, and holds it up before DCP's gather until all ranks are there.
     `on_first_byte` is called once with the bytes of all tensors that this rank is about to write.
-    `finish` is called with all written files and the names of unchecked tensors, on the coordinator rank, when all
-    bytes are durable: it commits, and what it raises fails the save on all ranks.
+    `finish` is called with all written files, the names of unchecked tensors and the norms by key, on the coordinator
+    rank, when all bytes are durable: it commits, and what it raises fails the save on all ranks.
     """
 
     def __init__(
@@ -55,7 +61,7 @@ class MeteredWriter:
         path: str | os.PathLike[str],
         *args: Any,
         throttle: Throttle,
-        finish: Callable[[Sequence[WrittenFile], Sequence[str]], None],
+        finish: Finish,
         course: Course,
         on_first_byte: Callable[[int], None] = lambda _num_bytes: None,
         max_streams: int | None = None,
@@ -83,11 +89,23 @@ class MeteredWriter:
         except BaseException as error:
             self._course.failed(error)
             raise
-        files = tuple(self._metered.hashed.values())
-        unchecked = tuple(getattr(planner, "unchecked", ()))
         future: Future[list[WriteResult]] = Future()
-        future.set_result(_attach(results, files, unchecked))
+        future.set_result(self._with_findings(results, planner))
         return future
+
+    def _with_findings(self, results: list[WriteResult], planner: SavePlanner) -> list[WriteResult]:
+        """What this rank knows of all that it wrote rides on the first of its results."""
+        if not results:
+            return results
+        first = HashedResult(
+            results[0].index,
+            results[0].size_in_bytes,
+            results[0].storage_data,
+            files=tuple(self._metered.hashed.values()),
+            unchecked=tuple(getattr(planner, "unchecked", ())),
+            norms=tuple(getattr(planner, "norms", ())),
+        )
+        return [first, *results[1:]]
 
     def _write(self, plan: SavePlan, planner: SavePlanner) -> list[WriteResult]:
         try:
@@ -106,14 +124,16 @@ class MeteredWriter:
         super().finish(metadata=metadata, results=results)  # type: ignore[misc]
         written: list[WrittenFile] = []
         unchecked: list[str] = []
+        norms: list[KeyNorm] = []
         for rank, rank_results in enumerate(results):
             for result in rank_results:
                 if isinstance(result, HashedResult):
                     written += [WrittenFile(rank=rank, file=file) for file in result.files]
                     unchecked += result.unchecked
+                    norms += result.norms
         _check_against_files(results, {item.file.name: item.file for item in written})
         written.append(WrittenFile(rank=0, file=self._metered.hashed[METADATA_NAME]))
-        self._finish(written, unchecked)
+        self._finish(written, unchecked, joined(norms))
 
 
 def _num_objects(plan: SavePlan) -> int:
@@ -122,21 +142,6 @@ def _num_objects(plan: SavePlan) -> int:
 
 def _tensor_bytes(item: WriteItem) -> int:
     return 0 if item.type == WriteItemType.BYTE_IO else item.tensor_storage_size() or 0
-
-
-def _attach(
-    results: list[WriteResult], files: tuple[HashedFile, ...], unchecked: tuple[str, ...]
-) -> list[WriteResult]:
-    if not results:
-        return results
-    first = HashedResult(
-        results[0].index,
-        results[0].size_in_bytes,
-        results[0].storage_data,
-        files=files,
-        unchecked=unchecked,
-    )
-    return [first, *results[1:]]
 
 
 def _check_against_plan(plan: SavePlan, results: list[WriteResult]) -> None:
@@ -171,7 +176,7 @@ def metered_writer(
     directory: Path,
     *,
     throttle: Throttle,
-    finish: Callable[[Sequence[WrittenFile], Sequence[str]], None],
+    finish: Finish,
     course: Course,
     on_first_byte: Callable[[int], None],
     writer_class: type | None = None,

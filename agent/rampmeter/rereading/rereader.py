@@ -60,6 +60,7 @@ class Rereader:
         self._tell = tell
         self._damaged: set[StepName] = set()
         self._older_than: StepName | None = None
+        self._reading: StepName | None = None
         self._last_trouble = ""
         self._stopped = False
         self._lock = threading.Lock()
@@ -70,6 +71,10 @@ class Rereader:
         """Begin, if anything is ever to be read back."""
         if self._proving.is_on:
             self._thread.start()
+
+    def reading(self) -> StepName | None:
+        """Which checkpoint is being read back: removed now, it would never be proven."""
+        return self._reading
 
     def committed(self) -> None:
         """There is one more checkpoint."""
@@ -117,6 +122,13 @@ class Rereader:
             if older_than is not None:
                 _log.error("there is no checkpoint before step %d", older_than.step)
             return Outcome.NOTHING_NEW
+        self._reading = name
+        try:
+            return self._prove(name)
+        finally:
+            self._reading = None  # not before it is marked: a proven one stays for that
+
+    def _prove(self, name: StepName) -> Outcome:
         try:
             self._read_back(name)
         except LeaseLost:

@@ -12,13 +12,16 @@ from rampmeter import verification
 from rampmeter.core.clock import SystemClock
 from rampmeter.core.proving import Proving
 from rampmeter.events import ReadBack
+from rampmeter.janitor import Janitor
 from rampmeter.layout import Root
 from rampmeter.manifest import read_manifest
 from rampmeter.marks import Mark, has_mark, put_mark
 from rampmeter.removal import remove
 from rampmeter.rereading.rereader import Rereader
+from rampmeter.retention import Keep
 from rampmeter.saving import Saver
 from rampmeter.throttle import Throttle
+from support.roots import steps_in
 from support.waiting import wait_for
 
 LIMIT_S = 60.0
@@ -175,7 +178,7 @@ def test_a_newest_one_that_is_proven_is_left_alone(scenes):
 
 
 def test_one_that_is_removed_meanwhile_is_not_damaged(scenes):
-    """Retention has let it go while it was read: the newest is next."""
+    """Somebody has removed it while it was read: the newest is next."""
     scene = scenes(1, rate=200_000)
     scene.begin()
     wait_for(lambda: scene.desk.throttle.counters().done_bytes > 0, what="the first byte")
@@ -187,6 +190,32 @@ def test_one_that_is_removed_meanwhile_is_not_damaged(scenes):
     wait_for(lambda: scene.events, what="the end of the re-read")
     assert [(event.step, event.damage) for event in scene.events][-1] == (2, None)
     assert "damaged" not in scene.desk.said
+
+
+def test_a_slow_one_is_finished_although_saves_go_on(scenes):
+    """Retention lets others go; the last proof and the one that is read stay until it is through and marked."""
+    scene, said_while_reading = scenes(2, rate=0), []
+    put_mark(scene.directory(1), Mark.PROVEN)
+    scene.rereader._tell = lambda event: said_while_reading.append(
+        (event.step, scene.rereader.reading().step)
+    )
+    scene.begin()
+    wait_for(lambda: scene.desk.said, what="the begin")
+    keep = Keep(keep=2, keep_days=0)
+    janitor = Janitor(scene.root, keep, attempt=1, is_fenced=lambda: False, reading=scene.rereader.reading)
+    janitor.start()
+    for step in range(3, 7):
+        scene.save(step)
+        janitor.poke()
+        assert janitor.wait(LIMIT_S)
+        assert len(scene.root.step_names()) <= keep.keep + 1
+    assert steps_in(scene.root) == [6, 2, 1]
+    scene.desk.throttle.set_rate(None)
+    wait_for(lambda: scene.rereader.reading() is None, what="the end of the re-read")
+    janitor.poke()
+    janitor.close(LIMIT_S)
+    assert said_while_reading == [(2, 2)]
+    assert (steps_in(scene.root), scene.proven()) == ([6, 2], [2])
 
 
 def test_a_superseded_attempt_reads_nothing(scenes):
