@@ -4,6 +4,7 @@ Between the saver, the spokesman and the crew; nothing here raises into training
 In a job of many ranks rank 0 has a spokesman and wishes what all do, and all others save along.
 """
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable
@@ -140,7 +141,9 @@ class Taking:
             return None
         if self.may_stop:
             return stop_wish(REPLACED if desk.stopped else PREEMPTED)
-        return save_wish(self.voice.claim.number, desk.max_streams) if desk.wants_snapshot else None
+        if not desk.wants_snapshot or self._crew is None:
+            return None
+        return save_wish(self.voice.claim.number, desk.max_streams, self._crew.way())
 
     def all_ready(self, num_bytes: int) -> None:
         """Rank 0, told by the team: all ranks have their first byte in hand."""
@@ -261,6 +264,9 @@ class Taking:
     def learn_size(self, state: State) -> None:
         """Tell the coordinator what a save will have to write, before the first one has told."""
         self.is_sized = True
+        if self._crew is not None and not self._saver.beside().is_known:
+            with contextlib.suppress(Exception):  # the first save tells
+                self._saver.look_at(state)
         if self.voice is None:
             return
         try:

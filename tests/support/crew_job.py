@@ -79,7 +79,7 @@ class Rank:
         self.tell("started", pid=os.getpid(), step=step, sums=self.sums(), took_s=took_s)
         step += self.mine("ahead", 0)
         end_s = time.monotonic() + self.mine("limit_s", 60.0)
-        seen = None
+        seen = writer = None
         slowest = 0.0
         self.limit_files(self.mine("largest_file"))
         while not ckpt.should_stop and not Path(self.job["end"]).exists() and time.monotonic() < end_s:
@@ -92,6 +92,9 @@ class Rank:
             before = time.monotonic()
             ckpt.step(step, state)
             slowest = max(slowest, time.monotonic() - before)
+            if ckpt._saver._route._guardian.pid not in (writer, None):
+                writer = ckpt._saver._route._guardian.pid
+                self.tell("hired", writer=writer)
             if ckpt.last_save is not None and ckpt.last_save is not seen:
                 seen = ckpt.last_save
                 self.tell("saved", step=seen.step, reason=seen.reason, committed=seen.committed)

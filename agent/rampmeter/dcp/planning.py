@@ -16,7 +16,7 @@ from torch.distributed.checkpoint.planner import SavePlan, WriteItem, WriteItemT
 from torch.distributed.tensor import DTensor
 
 from rampmeter.core.errors import ConfigError
-from rampmeter.daemon.parcel import Sealed
+from rampmeter.dcp.standins import Sealed
 from rampmeter.finite import check_finite
 from rampmeter.statekeys import FROZEN, LEAD, OWN, RESERVED
 
