@@ -28,10 +28,10 @@ from rampmeter.layout import Root
 from support.crash_check import Lost, check_recovered, check_root
 from support.crash_lives import Life, killed_after, ranks_killed_after
 from support.crash_victim import KEEP, SIZE_BYTES, Told, disk_bytes
-from support.forked import Nursery, Program, nursery
+from support.forked import Nursery, nursery
 
-LONGEST_LIFE_S = {1: 0.6, 2: 2.0}
-"""By ranks: from before the claim to after the third save."""
+LONGEST_LIFE_S = {"whole": 0.6, "bare": 0.6, "two_ranks": 2.0, "two_ranks_process": 8.0}
+"""From before the claim to after the third save; a process that writes takes seconds to start."""
 
 LONGEST_APART_S = 1.0
 """From the end of one rank to that of the others."""
@@ -39,7 +39,7 @@ LONGEST_APART_S = 1.0
 KILLS_PER_ROOT = 50
 RECOVER_EVERY = 10
 MAX_STATES = KEEP + 2
-KINDS = {1: ("whole", "bare"), 2: ("two_ranks",)}
+KINDS = {1: ("whole", "bare"), 2: ("two_ranks", "two_ranks_process")}
 """The victims of so many ranks, which take turns by root."""
 
 
@@ -77,7 +77,7 @@ class Soak:
         life = Life(kind=kinds[self.tally.kills // KILLS_PER_ROOT % len(kinds)], num_saves=10_000)
         step = 0
         for number in range(1, num_kills + 1):
-            told = self._end(life.start(self._victims, root))
+            told = self._end(life, root)
             self.tally.kills += 1
             if root.path.exists():
                 held = disk_bytes(root.path) / SIZE_BYTES
@@ -89,9 +89,10 @@ class Soak:
                 if number % RECOVER_EVERY == 0:
                     step = self._recover(life, root)
 
-    def _end(self, program: Program) -> Told:
+    def _end(self, life: Life, root: Root) -> Told:
         """Of several ranks all are killed at once, or one of them first."""
-        delay_s = self._draw.uniform(0.0, LONGEST_LIFE_S[self._ranks])
+        program = life.start(self._victims, root)
+        delay_s = self._draw.uniform(0.0, LONGEST_LIFE_S[life.kind])
         if self._ranks == 1:
             return killed_after(program, delay_s)
         first = self._draw.choice([None, *range(self._ranks)])

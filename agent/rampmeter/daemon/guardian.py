@@ -127,6 +127,14 @@ class Guardian:
         if outcome.reason is not None:
             raise error_of(outcome)
 
+    def rest(self) -> None:
+        """No save is in flight and none is near: the writer goes, and with it what it holds of the last snapshot."""
+        with self._lock:
+            writer, self._writer = self._writer, None
+            self._group = 0
+        if writer is not None:
+            threading.Thread(target=_end, args=(writer,), name="rampmeter-writer-end", daemon=True).start()
+
     def close(self) -> None:
         """End the writer. A save in flight is to be aborted before."""
         with self._lock:

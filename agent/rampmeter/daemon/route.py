@@ -156,7 +156,9 @@ class ProcessRoute:
             on_committed()
 
     def give_back(self) -> None:
-        """The memory, until the next staging."""
+        """The memory, until the next staging; a writer that had a snapshot holds it, too, and goes."""
+        if self._arena.descriptor is not None:
+            self._guardian.rest()
         self._arena.close()
 
     def close(self) -> None:

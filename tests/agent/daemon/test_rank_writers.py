@@ -168,7 +168,7 @@ def test_a_writer_that_is_stopped_is_ended_by_its_rank(metered: Callable[..., Jo
     os.kill(stopped, signal.SIGSTOP)
     ends = saved(job, 1, limit_s=WATCHED_S, committed=False)
     assert [end[-1]["reason"] for end in ends] == ["writer_lost"] * 2
-    assert not is_running(stopped)
+    wait_for(lambda: not is_running(stopped), what="its end", limit_s=SOON_S)
     saved(job, 1, committed=True)
     ended(job)
     assert loaded(root, NUM_FLOATS) == job.find("saved", rank=0, committed=True)[-1]["step"]
