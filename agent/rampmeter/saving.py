@@ -105,8 +105,13 @@ class Saver:
         return self._clock.now() - before_s
 
     def look_at(self, state: State) -> None:
-        """Find out for `beside`, before the first save, how such a state goes; raises what a save would report."""
-        if self._route.is_for(self._snapshot(self._parts_of(state), step=0)):
+        """Find out for `beside`, before the first save, how such a state goes. What fails here fails in a save, too."""
+        try:
+            content = self._snapshot(self._parts_of(state), step=0)
+        except Exception as error:
+            self._route.note_obstacle(f"its state cannot be saved: {error}")
+            return
+        if self._route.is_for(content):
             self._route.warm_up()
 
     def beside(self) -> Beside:

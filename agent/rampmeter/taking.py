@@ -4,7 +4,6 @@ Between the saver, the spokesman and the crew; nothing here raises into training
 In a job of many ranks rank 0 has a spokesman and wishes what all do, and all others save along.
 """
 
-import contextlib
 import logging
 import threading
 from collections.abc import Callable
@@ -143,7 +142,8 @@ class Taking:
             return stop_wish(REPLACED if desk.stopped else PREEMPTED)
         if not desk.wants_snapshot or self._crew is None:
             return None
-        return save_wish(self.voice.claim.number, desk.max_streams, self._crew.way())
+        way = self._crew.way()
+        return None if way is None else save_wish(self.voice.claim.number, desk.max_streams, way)
 
     def all_ready(self, num_bytes: int) -> None:
         """Rank 0, told by the team: all ranks have their first byte in hand."""
@@ -265,8 +265,7 @@ class Taking:
         """Tell the coordinator what a save will have to write, before the first one has told."""
         self.is_sized = True
         if self._crew is not None and not self._saver.beside().is_known:
-            with contextlib.suppress(Exception):  # the first save tells
-                self._saver.look_at(state)
+            self._saver.look_at(state)
         if self.voice is None:
             return
         try:

@@ -42,7 +42,8 @@ class ProcessRoute:
         self._given_up: str | None = None
         self._guardian = Guardian(clock) if self._is_alone else Guardian(clock, on_given_up=self._give_up)
         self._told: str | None = None
-        self._beside = Beside(obstacle=as_line(self._refusal() or ""))
+        refusal = self._refusal()
+        self._beside = Beside(is_known=refusal is not None, obstacle=as_line(refusal or ""))
 
     def _give_up(self, why: str) -> None:
         self._given_up = why
@@ -103,8 +104,12 @@ class ProcessRoute:
         try:
             return self._arena.stage(state)
         except ConfigError as error:
-            self._beside = replace(self._beside, is_known=True, obstacle=as_line(str(error)))
+            self.note_obstacle(str(error))
             raise
+
+    def note_obstacle(self, why: str) -> None:
+        """Such a state cannot go this way."""
+        self._beside = replace(self._beside, is_known=True, obstacle=as_line(why))
 
     def party_here(self, party: Party) -> Party:
         """The same with the group in which all writers are. CommitError if this rank's is not in it any more."""

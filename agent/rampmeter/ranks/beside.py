@@ -18,9 +18,11 @@ class Way(StrEnum):
     PROCESS_ANEW = "process_anew"  # they are to make one, with the number of the save
 
 
-def way_of(told: Mapping[int, Beside], num_ranks: int) -> Way:
-    """What follows from what the ranks have told last."""
-    if len(told) < num_ranks or not all(beside.is_known and not beside.obstacle for beside in told.values()):
+def way_of(told: Mapping[int, Beside], num_ranks: int) -> Way | None:
+    """What follows from what the ranks have told last; None before the state of each was seen, at its first step."""
+    if len(told) < num_ranks or not all(beside.is_known for beside in told.values()):
+        return None
+    if any(beside.obstacle for beside in told.values()):
         return Way.THREAD
     if not any(beside.is_wished for beside in told.values()):
         return Way.THREAD

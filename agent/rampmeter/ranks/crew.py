@@ -190,8 +190,11 @@ class Crew:
             port=store.port,
         )
 
-    def way(self) -> Way:
-        """Rank 0: how all ranks should write the next save. What keeps processes from it is told once."""
+    def way(self) -> Way | None:
+        """Rank 0: how all ranks should write the next save; None before that is known.
+
+        What keeps processes from it is told once.
+        """
         assert self._team.conductor is not None
         told = self._team.conductor.beside
         obstacle = obstacle_of(told)

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch.distributed.checkpoint.filesystem import FileSystemReader
 
 from rampmeter.layout import Root
-from rampmeter.manifest import read_manifest
 from support.rank_programs import Ranks
 
 pytestmark = pytest.mark.system
@@ -71,9 +71,10 @@ class OnlyHere:
 
 def parts(fill):
     whole, mesh = fill * torch.arange(10.0), init_device_mesh("cpu", (world_size,))
+    mine = {f"rank{rank}": fill * torch.full((4,), rank + 1.0)} if rank < 2 else {}
     return {
         "shards": {f"s{n}": distribute_tensor(whole + n, mesh, [Shard(0)]) for n in range(5)},
-        "of": {f"rank{rank}": fill * torch.full((4,), rank + 1.0), "all": fill * torch.full((2,), rank + 1.0)},
+        "of": {**mine, "all": fill * torch.full((2,), rank + 1.0)},
         "small": Position([int(fill) * rank] * 10),
         "large": Position(fill * torch.full((300_000,), float(rank))),
         "tensor": fill * torch.full((3,), rank + 1.0),
@@ -100,19 +101,19 @@ answer = told(state)
 
 
 def test_whose_copy_counts_is_the_same_as_from_a_thread(ranks: Ranks, tmp_path: Path) -> None:
-    """Shards, tensors of some ranks only, the lowest rank's tensors and values, objects by rank and once; all files."""
-    found, sizes = {}, {}
+    """Shards, tensors of some ranks, the lowest rank's tensors and values, objects by rank and once, and who writes."""
+    found, places = {}, {}
     for mode in ("process", "thread"):
         path = tmp_path / mode
         save(ranks, path, SAVE_PARTS, mode=mode)
-        found[mode] = [ranks.answers(num, path, LOAD_PARTS) for num in (2, 1)]
+        found[mode] = [ranks.answers(num, path, LOAD_PARTS) for num in (2, 3)]
         (name,) = Root(path).committed_steps()
-        manifest = read_manifest(Root(path).directory(name))
-        sizes[mode] = [
-            (file.name, file.num_bytes, file.rank) for file in manifest.files if file.name[0] == "_"
-        ]
+        places[mode] = {
+            (index.fqn, index.offset): place.relative_path
+            for index, place in FileSystemReader(path / str(name)).read_metadata().storage_data.items()
+        }
     assert found["process"] == found["thread"]
-    assert sizes["process"] == sizes["thread"]
+    assert places["process"] == places["thread"]
     assert found["process"][0][1][1] == {"rank1": [2.0] * 4, "all": [1.0] * 2}
 
 
