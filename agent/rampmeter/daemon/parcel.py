@@ -22,6 +22,7 @@ from rampmeter.together import Party
 
 _PLAIN = (type(None), bool, int, float, str, bytes)
 _LONGEST_DETAIL = 2000
+_MET = b"met "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +78,16 @@ class Met:
 
     def to_bytes(self) -> bytes:
         """One message."""
-        return pickle.dumps(self.flow)
+        return _MET + pickle.dumps(self.flow)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> "Met":
-        return cls(pickle.loads(content))  # noqa: S301 - from the process that has started us
+        return cls(pickle.loads(content.removeprefix(_MET)))  # noqa: S301 - from the process that has started us
+
+    @staticmethod
+    def is_in(message: bytes) -> bool:
+        """Whether a message is such an answer, also where only its beginning was read."""
+        return message.startswith(_MET)
 
 
 def sealed_state(placed: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from rampmeter.daemon.cell import Cell
 from rampmeter.daemon.circle import Circle
 from rampmeter.daemon.flushing import Flush, Pulse
 from rampmeter.daemon.hired import STARTED
-from rampmeter.daemon.parcel import Order, Outcome
+from rampmeter.daemon.parcel import Met, Order, Outcome
 from rampmeter.daemon.relay import Relay
 from rampmeter.daemon.tidings import TidingsCell
 from rampmeter.failing import reason_of
@@ -67,6 +67,8 @@ class _Writer:
         message, descriptors, _, _ = socket.recv_fds(self._link, 64, 2)
         if not message:
             return False
+        if Met.is_in(message):  # of a save that was given up at the same moment
+            return True
         outcome = self._carry_out(int(message), descriptors)
         self._link.send(outcome.to_bytes())
         return True

@@ -1,4 +1,4 @@
-"""Jobs of two ranks, each a real process with a writer process of its own: they save together, and fail together."""
+"""Jobs of several ranks, each with a writer process of its own: they save together, and fail together."""
 
 import os
 import signal
@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from rampmeter.core.clock import SystemClock
 from rampmeter.layout import Root
+from rampmeter.ranks.group import COLLECTIVE_LIMIT_S
 from rampmeter.restore import restore
 from support.crew_job import SILENT_S
 from support.forked_job import Job, Parent, starting
@@ -19,6 +21,7 @@ from support.waiting import wait_for
 
 pytestmark = pytest.mark.system
 
+CLOCK = SystemClock()
 NUM_FLOATS = 1_000_000
 """In each of a rank's four tensors: 16 MB a rank, four seconds of the budget."""
 
@@ -42,13 +45,13 @@ def parent() -> Iterator[Parent]:
 
 @pytest.fixture
 def start(parent: Parent, root: Root, tmp_path: Path) -> Iterator[Callable[..., Job]]:
-    """Starts jobs of two ranks with states of 200 KB; `options` are added to what is asked for anyway."""
+    """Starts jobs of two ranks with states of 400 KB each; `options` are added to what is asked for anyway."""
     with starting(parent, tmp_path / "group") as begin:
 
-        def job(options: dict[str, Any] | None = None, **more: Any) -> Job:
+        def job(options: dict[str, Any] | None = None, num_ranks: int = 2, **more: Any) -> Job:
             asked = {"interval_max_s": 0.05, "mode": "process"} | (options or {})
             defaults = {"root": str(root.path), "num_floats": FEW_FLOATS, "limit_s": 200.0}
-            return begin(2, options=asked, **defaults | more)
+            return begin(num_ranks, options=asked, **defaults | more)
 
         yield job
 
@@ -113,12 +116,12 @@ def warnings(job: Job) -> list[str]:
     return [said["message"] for said in job.find("warned") if "in a thread of training" in said["message"]]
 
 
-def ended(job: Job) -> None:
-    """Training is through; both ranks leave, and nothing of their writers is left."""
+def ended(job: Job, num_ranks: int = 2) -> None:
+    """Training is through; all ranks leave, and nothing of their writers is left."""
     job.finish()
     job.end()
-    assert job.codes() == [0, 0]
-    assert [said["left_behind"] for said in job.find("closed")] == [[], []]
+    assert job.codes() == [0] * num_ranks
+    assert [said["left_behind"] for said in job.find("closed")] == [[]] * num_ranks
     for said in job.find("hired"):
         wait_for(lambda pid=said["writer"]: not is_running(pid), what="the writers' end")
 
@@ -172,6 +175,46 @@ def test_a_writer_that_is_stopped_is_ended_by_its_rank(metered: Callable[..., Jo
     saved(job, 1, committed=True)
     ended(job)
     assert loaded(root, NUM_FLOATS) == job.find("saved", rank=0, committed=True)[-1]["step"]
+
+
+def test_nobody_waits_in_a_collective_for_a_lost_writer(metered: Callable[..., Job], root: Root) -> None:
+    """Of three writers one is killed: who talks to another one than that is not held up by its limit, either."""
+    job = metered(num_ranks=3)
+    in_mid_flush(root)
+    before_s = CLOCK.now()
+    os.kill(writer(job, 2), signal.SIGKILL)
+    for rank in range(3):
+        wait_for(lambda rank=rank: job.find("saved", rank=rank), what="the end", limit_s=SOON_S)
+    assert {said["reason"] for said in job.find("saved")} == {"writer_lost"}
+    wait_for(lambda: len(job.find("SaveStarted")) > 1, what="the next save", limit_s=COLLECTIVE_LIMIT_S)
+    assert CLOCK.now() - before_s < 0.7 * COLLECTIVE_LIMIT_S
+    ended(job, num_ranks=3)
+
+
+def test_a_writer_that_dies_between_two_saves_costs_none(start: Callable[..., Job]) -> None:
+    """Its rank sees it, and all make a new group with the next one."""
+    job = start({"interval_max_s": 4.0})
+    saved(job, 1)
+    lost = writer(job, 1)
+    os.kill(lost, signal.SIGKILL)
+    saved(job, 3)
+    ended(job)
+    assert not job.find("saved", committed=False)
+    assert [len(job.find("hired", rank=rank)) for rank in (0, 1)] == [1, 2]
+
+
+def test_many_tensors_on_one_rank_are_enough(start: Callable[..., Job]) -> None:
+    """Without being asked for: then all write beside training, also those with few; with few on all none does."""
+    job = start({"mode": "auto"}, num_tensors=[4, 201], num_floats=100)
+    saved(job, 2)
+    ended(job)
+    assert not job.find("saved", committed=False)
+    assert [len(job.find("hired", rank=rank)) for rank in (0, 1)] == [1, 1]
+    few = start({"mode": "auto"}, num_tensors=4, num_floats=100)
+    saved(few, 1)
+    ended(few)
+    assert not few.find("hired")
+    assert not warnings(job) + warnings(few)
 
 
 def test_a_trainer_that_is_killed_in_mid_flush_hangs_nobody(metered: Callable[..., Job], root: Root) -> None:

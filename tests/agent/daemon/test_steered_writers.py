@@ -4,6 +4,8 @@ import os
 import signal
 
 from rampmeter.daemon.guardian import Guardian
+from rampmeter.daemon.parcel import Met
+from rampmeter.daemon.tidings import NOTHING_YET
 from rampmeter.throttle import Throttle
 from support.hired import CLOCK, LARGE, LIMIT_S, MIB, Desk, at_rate, failed, no_checkpoint
 from support.waiting import wait_for
@@ -62,6 +64,16 @@ def test_a_lapsed_lease_pauses_the_writer_too(desk: Desk) -> None:
     assert 0 < throttle.counters().done_bytes == lapsed_bytes <= 4 * MIB
     throttle.set_rate(None)
     future.result(LIMIT_S)
+
+
+def test_an_answer_that_comes_too_late_is_no_order(desk: Desk, guardian: Guardian) -> None:
+    """All ranks have met in the moment in which the save was given up here: the writer takes the next order."""
+    desk.begin(1, LARGE).result(LIMIT_S)
+    pid, writer = guardian.pid, guardian._writer
+    assert writer is not None
+    writer.go_on(Met(NOTHING_YET))
+    desk.begin(2, LARGE).result(LIMIT_S)
+    assert guardian.pid == pid
 
 
 def test_an_abort_stops_it_within_a_chunk(desk: Desk, guardian: Guardian) -> None:
