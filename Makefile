@@ -27,6 +27,7 @@ soak: $(call STAMP,dev)  ## a million random events, a million of the state mach
 	$(PY) tests/soak/fleet.py
 	$(PY) tests/soak/crash.py --kills 500 --ranks 1
 	$(PY) tests/soak/crash.py --kills 500 --ranks 2
+	$(PY) tests/soak/crash.py --kills 50 --ranks 2 --mode process
 
 chaos: $(call STAMP,dev) debian-packages  ## processes and Redis servers killed and frozen under load, about 20 minutes
 	cd tests && PYTHONPATH=. ../$(PY) failover/chaos.py

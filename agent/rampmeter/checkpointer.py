@@ -168,7 +168,12 @@ class Checkpointer:
             self._start_speaking(self._taking, job_uid, claim)
         if self._crew is not None:
             taking = self._taking
-            hooks = Hooks(noticed=lambda _rank: taking.notice(), wish=taking.wish, ready=taking.all_ready)
+            hooks = Hooks(
+                noticed=lambda _rank: taking.notice(),
+                wish=taking.wish,
+                ready=taking.all_ready,
+                beside=self._saver.beside,
+            )
             self._crew.start(hooks)
         self._signals.install()
         self._exit_watch.start()

@@ -45,6 +45,11 @@ class Save:
         reason = self.throttle.abort_reason
         return None if reason in (None, FailReason.RANK_FAILED) else reason_of(LeaseLost(str(reason)))
 
+    @property
+    def uses_group(self) -> bool:
+        """Whether it needs the process group of this process: writer processes have one of their own."""
+        return self.together is not None and self.together.party is None
+
     def counters(self) -> FlowCounters:
         """Of the whole job."""
         return self.throttle.counters() if self.together is None else self.together.flow()

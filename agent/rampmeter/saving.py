@@ -19,6 +19,7 @@ from rampmeter.commit import SaveRecord, WrittenFile, commit
 from rampmeter.completeness import Completeness
 from rampmeter.core.clock import Clock, SystemClock
 from rampmeter.core.messages import FailReason, Fence
+from rampmeter.daemon.following import Company
 from rampmeter.daemon.mode import Mode
 from rampmeter.daemon.parcel import Order
 from rampmeter.daemon.route import ProcessRoute
@@ -31,6 +32,7 @@ from rampmeter.layout import Claim, Root, StepName
 from rampmeter.manifest import Extras, KeyNorm, read_manifest
 from rampmeter.norms import NormLimit
 from rampmeter.provenance import Provenance
+from rampmeter.ranks.words import Beside
 from rampmeter.report import SaveReport
 from rampmeter.state import State, has_data_position, resolve, snapshot
 from rampmeter.throttle import Throttle
@@ -111,15 +113,33 @@ class Saver:
             self._stage(self._snapshot(parts, step=0))
         return self._clock.now() - before_s
 
+    def look_at(self, state: State) -> None:
+        """Find out for `beside`, before the first save, how such a state goes. What fails here fails in a save, too."""
+        try:
+            content = self._snapshot(self._parts_of(state), step=0)
+        except Exception as error:
+            self._route.note_obstacle(f"its state cannot be saved: {error}")
+            return
+        if self._route.is_for(content):
+            self._route.warm_up()
+
+    def beside(self) -> Beside:
+        """What the other ranks should know of a process that writes for this one."""
+        return self._route.beside
+
     def _stage(self, state: Mapping[str, Any]) -> None:
-        if self._goes_beside(state):
+        if self._goes_beside(state, None):
             self._route.stage(state)
         else:
             self._stager.stage(dict(state))
 
-    def _goes_beside(self, state: Mapping[str, Any]) -> bool:
-        """Whether a process beside training writes this snapshot. The buffers of the other way are given back."""
-        goes = self._route.is_for(state)
+    def _goes_beside(self, state: Mapping[str, Any], together: Together | None) -> bool:
+        """Whether a process beside training writes this snapshot: of many ranks that is agreed on.
+
+        The buffers of the other way are given back.
+        """
+        is_agreed = together is not None and together.party is not None
+        goes = is_agreed or (self._route.is_for(state) and together is None)
         if not goes:
             self._route.give_back()
         elif self._stager.last_stage_s > 0.0:
@@ -220,7 +240,7 @@ class Saver:
             norm_limit=self._norm_limit(parts),
         )
         content = self._snapshot(parts, save.name.step)
-        if self._goes_beside(content):
+        if self._goes_beside(content, save.together):
             return self._start_beside(save, record, content)
         writer = dcp.metered_writer(
             self._root.directory(save.name),
@@ -260,16 +280,21 @@ class Saver:
         """The same by a process beside training, which commits it, too."""
         placed = self._route.stage(content)
         save.stage_s = self._route.last_stage_s
+        course = save.course
         return self._route.start(
             placed,
             partial(self._order, save, record),
             throttle=save.throttle,
             on_first_byte=partial(self._note_first_byte, save),
             on_committed=partial(self._note_committed, save),
+            company=Company(course, save.counters) if isinstance(course, CourseTogether) else None,
         )
 
     def _order(self, save: Save, record: SaveRecord, number: int) -> Order:
-        save.begun.wait(_ABORT_LIMIT_S)
+        """The writer is there: training may wait for all others to be so far, and begins."""
+        told = None if save.together is None else save.together.party
+        party = None if told is None else self._route.party_here(told)
+        self._before_plan(save)
         return Order(
             number=number,
             root=self._root.path.absolute(),
@@ -281,10 +306,12 @@ class Saver:
             begun_at_s=save.begun_at_s,
             stage_s=save.stage_s,
             stall_s=save.stall_s,
+            party=party,
         )
 
     def _note_committed(self, save: Save) -> None:
-        save.manifest = read_manifest(self._root.directory(save.name))
+        if self._rank.number == 0:
+            save.manifest = read_manifest(self._root.directory(save.name))
 
     def _before_plan(self, save: Save) -> None:
         """A flush that runs at once would take the interpreter lock from training, which is about to go on."""
@@ -346,7 +373,7 @@ class Saver:
                     self._remove(name)
             self._current = None
             if save.joined is not None:
-                save.joined.end(failure, needs_group=dcp.ends_group(error))
+                save.joined.end(failure, needs_group=save.uses_group and dcp.ends_group(error))
             save.result.set_result(report)
 
     def _failure(self, save: Save, error: BaseException | None) -> BaseException | None:
@@ -355,7 +382,7 @@ class Saver:
             return None
         if self._rank.number == 0 and error is None:
             return RuntimeError("no manifest was written")
-        return error
+        return error if save.joined is None or error is None else save.joined.cause_of(error)
 
     def _tell_end(self, save: Save, error: BaseException | None) -> SaveReport:
         """The report, told when it is first known."""

@@ -140,7 +140,10 @@ class Taking:
             return None
         if self.may_stop:
             return stop_wish(REPLACED if desk.stopped else PREEMPTED)
-        return save_wish(self.voice.claim.number, desk.max_streams) if desk.wants_snapshot else None
+        if not desk.wants_snapshot or self._crew is None:
+            return None
+        way = self._crew.way()
+        return None if way is None else save_wish(self.voice.claim.number, desk.max_streams, way)
 
     def all_ready(self, num_bytes: int) -> None:
         """Rank 0, told by the team: all ranks have their first byte in hand."""
@@ -261,6 +264,8 @@ class Taking:
     def learn_size(self, state: State) -> None:
         """Tell the coordinator what a save will have to write, before the first one has told."""
         self.is_sized = True
+        if self._crew is not None and not self._saver.beside().is_known:
+            self._saver.look_at(state)
         if self.voice is None:
             return
         try:

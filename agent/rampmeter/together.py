@@ -9,6 +9,7 @@ from typing import Protocol
 
 import torch
 
+from rampmeter.core.errors import RankFailed
 from rampmeter.core.messages import FailReason
 from rampmeter.course import Course
 from rampmeter.layout import StepName
@@ -24,8 +25,37 @@ class Rank:
     group: Callable[[], torch.distributed.ProcessGroup | None] = lambda: None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Party:
+    """The writer processes of all ranks, of which one is this rank's.
+
+    group   a number that no group of writers had before; None = the group in which they all are
+    host, port   of the store in which they find each other
+    """
+
+    rank: int
+    num_ranks: int
+    group: int | None
+    host: str
+    port: int
+
+
 class Joined(Course, Protocol):
-    """A save that all ranks make together, as this rank takes part in it."""
+    """A save that all ranks make together, as this rank takes part in it.
+
+    `arrived` and `has_met` are `done` for whoever must not wait in it.
+    """
+
+    def arrived(self) -> None:
+        """All bytes of this rank are durable."""
+
+    @property
+    def has_met(self) -> bool:
+        """Those of all ranks are."""
+
+    @property
+    def failed_by(self) -> RankFailed | None:
+        """Which rank made it fail, this one or another; None if none did."""
 
     def cause_of(self, error: BaseException) -> BaseException:
         """What made this rank stop with `error`."""
@@ -40,6 +70,7 @@ class Together:
 
     name    of the checkpoint
     join    called once this rank holds its snapshot
+    party   of the writer processes that make it; None = each rank writes in a thread
     cannot  called instead if it has none: why, and the word for it
     flow    of all ranks
     """
@@ -48,6 +79,7 @@ class Together:
     join: Callable[[], Joined]
     cannot: Callable[[str, FailReason], None]
     flow: Callable[[], FlowCounters]
+    party: Party | None = None
 
 
 class CourseTogether:
@@ -85,6 +117,24 @@ class CourseTogether:
         self._throttle.end()
         self.is_waiting = True  # up to the end: what all say to each other in the commit follows
         self._joined.done()
+
+    # -- the same for a thread that follows a writer process, and waits nowhere else --------------------------------
+
+    def arrived(self) -> None:
+        """Say that all bytes of this rank are durable."""
+        self.is_waiting = True
+        self._joined.arrived()
+
+    @property
+    def has_met(self) -> bool:
+        """Those of all ranks are."""
+        return self._joined.has_met
+
+    def heed(self) -> None:
+        """Of a rank that has failed the saver hears at once, whatever the writer is still waiting for."""
+        error = self._joined.failed_by
+        if error is not None:
+            self._on_failed(error)
 
     def failed(self, error: BaseException) -> None:
         """Say so to the others."""

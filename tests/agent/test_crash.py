@@ -115,14 +115,22 @@ def test_kills_at_random_instants(victims: Nursery, tmp_path: Path) -> None:
 
 
 @pytest.mark.system
-def test_kills_of_two_ranks(victims: Nursery, tmp_path: Path) -> None:
-    """All at once or one before the other, whichever: the ranks' shares that come back are of one step."""
+@pytest.mark.parametrize("kind", ["two_ranks", "two_ranks_process"])
+def test_kills_of_two_ranks(victims: Nursery, tmp_path: Path, kind: str) -> None:
+    """All at once or one before the other, whichever: the ranks' shares that come back are of one step.
+
+    Also where processes beside them write, which may finish what they have begun.
+    """
     draw, root = random.Random(2026), Root(tmp_path / "root")
-    life, step = Life(kind="two_ranks", num_saves=0), 0
+    life, step = Life(kind=kind, num_saves=0), 0
     for first in (None, 0, 1, None, 0, 1):
         program = life.start(victims, root)
         told = ranks_killed_after(
-            program, draw.uniform(0.3, 1.2), first=first, apart_s=draw.uniform(0.0, 0.5)
+            program,
+            draw.uniform(0.3, 1.2),
+            first=first,
+            apart_s=draw.uniform(0.0, 0.5),
+            has_begun=kind == "two_ranks_process",
         )
         step = check_root(root, told, before=step)
     life.recover(victims, root)

@@ -28,10 +28,10 @@ from rampmeter.layout import Root
 from support.crash_check import Lost, check_recovered, check_root
 from support.crash_lives import Life, killed_after, ranks_killed_after
 from support.crash_victim import KEEP, SIZE_BYTES, Told, disk_bytes
-from support.forked import Nursery, Program, nursery
+from support.forked import Nursery, nursery
 
-LONGEST_LIFE_S = {1: 0.6, 2: 2.0}
-"""By ranks: from before the claim to after the third save."""
+LONGEST_LIFE_S = {"whole": 0.6, "bare": 0.6, "two_ranks": 2.0, "two_ranks_process": 8.0}
+"""From before the claim to after the third save; a process that writes takes seconds to start."""
 
 LONGEST_APART_S = 1.0
 """From the end of one rank to that of the others."""
@@ -39,8 +39,12 @@ LONGEST_APART_S = 1.0
 KILLS_PER_ROOT = 50
 RECOVER_EVERY = 10
 MAX_STATES = KEEP + 2
-KINDS = {1: ("whole", "bare"), 2: ("two_ranks",)}
-"""The victims of so many ranks, which take turns by root."""
+KINDS = {
+    (1, "thread"): ("whole", "bare"),
+    (2, "thread"): ("two_ranks",),
+    (2, "process"): ("two_ranks_process",),
+}
+"""The victims of so many ranks that write so, which take turns by root."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,19 +69,20 @@ class Tally:
 class Soak:
     """Kills until there are enough."""
 
-    def __init__(self, victims: Nursery, draw: random.Random, ranks: int) -> None:
+    def __init__(self, victims: Nursery, draw: random.Random, ranks: int, mode: str) -> None:
         self.tally = Tally()
         self._victims = victims
         self._draw = draw
         self._ranks = ranks
+        self._kinds = KINDS[ranks, mode]
 
     def kill_under_one_root(self, root: Root, num_kills: int) -> None:
         """A job that is killed again and again."""
-        kinds = KINDS[self._ranks]
-        life = Life(kind=kinds[self.tally.kills // KILLS_PER_ROOT % len(kinds)], num_saves=10_000)
+        kind = self._kinds[self.tally.kills // KILLS_PER_ROOT % len(self._kinds)]
+        life = Life(kind=kind, num_saves=10_000)
         step = 0
         for number in range(1, num_kills + 1):
-            told = self._end(life.start(self._victims, root))
+            told = self._end(life, root)
             self.tally.kills += 1
             if root.path.exists():
                 held = disk_bytes(root.path) / SIZE_BYTES
@@ -89,9 +94,10 @@ class Soak:
                 if number % RECOVER_EVERY == 0:
                     step = self._recover(life, root)
 
-    def _end(self, program: Program) -> Told:
+    def _end(self, life: Life, root: Root) -> Told:
         """Of several ranks all are killed at once, or one of them first."""
-        delay_s = self._draw.uniform(0.0, LONGEST_LIFE_S[self._ranks])
+        program = life.start(self._victims, root)
+        delay_s = self._draw.uniform(0.0, LONGEST_LIFE_S[life.kind])
         if self._ranks == 1:
             return killed_after(program, delay_s)
         first = self._draw.choice([None, *range(self._ranks)])
@@ -129,22 +135,27 @@ def main() -> int:
     """Kill, look, tell."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=500)
-    parser.add_argument("--ranks", type=int, default=1, choices=sorted(KINDS))
+    parser.add_argument("--ranks", type=int, default=1, choices=(1, 2))
+    parser.add_argument(
+        "--mode", default="thread", choices=("thread", "process"), help="who writes; with --ranks 2"
+    )
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
+    if (args.ranks, args.mode) not in KINDS:
+        parser.error("--mode process is for --ranks 2")
     torch.set_num_threads(1)
     logging.disable(logging.WARNING)  # what was skipped, at each look
     clock = SystemClock()
     begun_s = clock.now()
     with nursery() as victims:
-        soak = Soak(victims, random.Random(args.seed), args.ranks)
+        soak = Soak(victims, random.Random(args.seed), args.ranks, args.mode)
         while soak.tally.kills < args.kills:
             with tempfile.TemporaryDirectory() as where:
                 num_kills = min(KILLS_PER_ROOT, args.kills - soak.tally.kills)
                 soak.kill_under_one_root(Root(Path(where) / "root"), num_kills)
             took_s = (clock.now() - begun_s) / soak.tally.kills
             print(f"{soak.tally.kills} of {args.kills} kills, {took_s:.2f} s each", flush=True)
-    print(json.dumps({"ranks": args.ranks, "seed": args.seed} | asdict(soak.tally)))
+    print(json.dumps({"ranks": args.ranks, "mode": args.mode, "seed": args.seed} | asdict(soak.tally)))
     return 0 if soak.tally.is_clean else 1
 
 

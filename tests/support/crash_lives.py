@@ -14,6 +14,7 @@ from rampmeter.layout import Root
 from support import crash_victim, points
 from support.crash_victim import Told
 from support.forked import Nursery, Program
+from support.processes import is_running
 from support.waiting import wait_for
 
 PROGRAM = """
@@ -42,7 +43,7 @@ class Life:
 
     def recover(self, nursery: Nursery, root: Root) -> None:
         """The next start: it sweeps, goes on from what is there and saves once more. In this process if it is one."""
-        if self.kind == "two_ranks":
+        if self.kind.startswith("two_ranks"):
             assert replace(self, num_saves=1).start(nursery, root).wait() == 0
         else:
             getattr(crash_victim, self.kind)(str(root.path), 1)
@@ -82,9 +83,15 @@ def killed_after(program: Program, delay_s: float, *, num_lines: int = 0) -> Tol
     return Told.of(program.lines)
 
 
-def ranks_killed_after(program: Program, delay_s: float, *, first: int | None, apart_s: float = 0.0) -> Told:
-    """SIGKILL to all ranks, or to one and then, as a supervisor does it, to the others."""
+def ranks_killed_after(
+    program: Program, delay_s: float, *, first: int | None, apart_s: float = 0.0, has_begun: bool = False
+) -> Told:
+    """SIGKILL to all ranks, or to one and then, as a supervisor does it, to the others; and the end of their writers.
+
+    `has_begun`: the delay counts from when a save has.
+    """
     wait_for(lambda: len(_pids(program)) == crash_victim.NUM_RANKS, what="the ranks")
+    wait_for(lambda: not has_begun or Told.of(list(program.lines)).begun, what="a save", limit_s=60.0)
     threading.Event().wait(delay_s)
     pids = _pids(program)
     if first is not None:
@@ -94,8 +101,10 @@ def ranks_killed_after(program: Program, delay_s: float, *, first: int | None, a
         with contextlib.suppress(ProcessLookupError):  # it has found the other one gone, and has ended
             os.kill(pid, signal.SIGKILL)
     program.wait()
+    for pid in _pids(program, "writer"):  # an orphan may finish what it had begun
+        wait_for(lambda pid=pid: not is_running(pid), what="the end of the writers", limit_s=60.0)
     return Told.of(program.lines)
 
 
-def _pids(program: Program) -> list[int]:
-    return [int(line.split()[1]) for line in list(program.lines) if line.startswith("pid ")]
+def _pids(program: Program, word: str = "pid") -> list[int]:
+    return [int(line.split()[1]) for line in list(program.lines) if line.startswith(f"{word} ")]

@@ -1,9 +1,9 @@
 """Trains and saves until it is killed, and the one who looks what is left: every value of step n is n.
 
 A mixture of two steps is seen at once. The victim tells what it has begun and committed; the lines are in the pipe
-before the kill, so the last one that was told is known for sure. Three kinds: the whole `Checkpointer` as users have
-it (local), the same in a job of two ranks, and a bare `Saver` with everything else that is written under a root, one
-after the other in one thread.
+before the kill, so the last one that was told is known for sure. Four kinds: the whole `Checkpointer` as users have
+it (local), the same in a job of two ranks, also with a writer process for each, and a bare `Saver` with everything else
+that is written under a root, one after the other in one thread.
 """
 
 import os
@@ -91,13 +91,18 @@ def whole(path: str, num_saves: int, *, keep: int = KEEP, num_values: int = NUM_
             ckpt.step(step, {"parts": state})
 
 
-def two_ranks(path: str, num_saves: int, *, keep: int = KEEP) -> None:
+def two_ranks_process(path: str, num_saves: int) -> None:
+    """As `two_ranks`, with writer processes, whose pids are told, too."""
+    two_ranks(path, num_saves, mode="process")
+
+
+def two_ranks(path: str, num_saves: int, *, keep: int = KEEP, mode: str = "thread") -> None:
     """As `whole`, in a job of two ranks. This process only starts and reaps them; it tells their pids."""
     pids = []
     for rank in range(NUM_RANKS):
         pid = os.fork()
         if pid == 0:
-            os._exit(_end_of(lambda rank=rank: _train_rank(rank, path, num_saves, keep)))
+            os._exit(_end_of(lambda rank=rank: _train_rank(rank, path, num_saves, keep, mode)))
         pids.append(pid)
         say("pid", pid)
     sys.exit(max(abs(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])) for pid in pids))
@@ -114,15 +119,15 @@ def _end_of(run: Callable[[], None]) -> int:
     return 0
 
 
-def _train_rank(rank: int, path: str, num_saves: int, keep: int) -> None:
+def _train_rank(rank: int, path: str, num_saves: int, keep: int, mode: str) -> None:
     """Each rank has a tensor of its own, and all share the last. They train in step, and leave in the same one."""
     meeting = f"file://{path}.ranks-of-{os.getppid()}"
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=NUM_RANKS)
     events: list[Event] = []
     shared = f"t{NUM_TENSORS - 1}"
     state = {name: tensor for name, tensor in make_state(0.0).items() if name in (f"t{rank}", shared)}
-    options: dict[str, Any] = {"keep": keep, "keep_days": 0, "interval_max_s": 0.001, "seed": 1}
-    is_over = torch.zeros(1)
+    options: dict[str, Any] = {"keep": keep, "keep_days": 0, "interval_max_s": 0.001, "seed": 1, "mode": mode}
+    is_over, writer = torch.zeros(1), None
     with rampmeter.Checkpointer(path, on_event=lambda event: _tell(event, events), **options) as ckpt:
         step = ckpt.restore({"parts": state}) or 0
         assert all(bool((tensor == step).all()) for tensor in state.values())
@@ -131,6 +136,9 @@ def _train_rank(rank: int, path: str, num_saves: int, keep: int) -> None:
             for tensor in state.values():
                 tensor.fill_(step)
             ckpt.step(step, {"parts": state})
+            if ckpt._saver._route._guardian.pid not in (None, writer):
+                writer = ckpt._saver._route._guardian.pid
+                say("writer", writer)
             if rank == 0:  # alone, as whoever prints a line about it
                 _ = (ckpt.poll(), ckpt.should_stop, ckpt.last_save, ckpt.exit_code, ckpt.num_ungoverned)
             is_over.fill_(float(rank == 0 and 0 < num_saves <= len(events)))

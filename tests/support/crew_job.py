@@ -5,6 +5,7 @@ line). Each rank tells on stdout what happens to it, one JSON object a line. The
 """
 
 import dataclasses
+import gc
 import json
 import logging
 import os
@@ -17,9 +18,11 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from torch.distributed.checkpoint.filesystem import FileSystemWriter
 
 import rampmeter.checkpointer  # noqa: F401 - imported once, before the ranks are forked
 from rampmeter import Checkpointer
+from rampmeter.core.clock import SystemClock
 from rampmeter.core.errors import RampmeterError
 from rampmeter.ranks import group as group_module
 from rampmeter.ranks import liveness
@@ -28,6 +31,21 @@ from rampmeter.ranks import team as team_module
 SILENT_S = 4.0
 COLLECTIVE_LIMIT_S = 8.0
 """Both shorter than in the product, so that tests are; still long for a machine that is busy with other tests."""
+
+
+class ScriptsOwn(FileSystemWriter):
+    """A writer of the training script: a process beside it does not have it."""
+
+
+class Told(logging.Handler):
+    """What the agent warns of is told like all else."""
+
+    def __init__(self, rank):
+        super().__init__(logging.WARNING)
+        self._rank = rank
+
+    def emit(self, record):
+        self._rank.tell("warned", message=record.getMessage())
 
 
 class Rank:
@@ -61,11 +79,16 @@ class Rank:
                 job="crew",
                 seed=self.mine("seed", self.rank),
                 on_event=lambda event: self.tell(type(event).__name__, event=_plain(event)),
+                writer_class=ScriptsOwn if self.mine("has_own_writer") else None,
                 **self.job.get("options", {}),
             ) as ckpt:
+                if self.rank == 0 and "num_changes" in self.job:
+                    threading.Thread(target=self.change_rates, args=(ckpt,), daemon=True).start()
                 self.train(ckpt)
-            self.tell("closed", exit_code=ckpt.exit_code)
-            sys.exit(ckpt.exit_code)
+            code = ckpt.exit_code
+            del ckpt
+            self.tell("closed", exit_code=code, left_behind=left_behind())
+            sys.exit(code)
         except RampmeterError as error:
             self.tell("refused", error=f"{type(error).__name__}: {error}")
             sys.exit(2)
@@ -79,7 +102,7 @@ class Rank:
         self.tell("started", pid=os.getpid(), step=step, sums=self.sums(), took_s=took_s)
         step += self.mine("ahead", 0)
         end_s = time.monotonic() + self.mine("limit_s", 60.0)
-        seen = None
+        seen = writer = None
         slowest = 0.0
         self.limit_files(self.mine("largest_file"))
         while not ckpt.should_stop and not Path(self.job["end"]).exists() and time.monotonic() < end_s:
@@ -89,14 +112,33 @@ class Rank:
             step += 1
             for index, tensor in enumerate(self.tensors()):
                 tensor.fill_(step + index / 8)
+            if self.mine("has_nan_until_told") and not (seen and seen.reason):
+                next(self.tensors())[-1] = float("nan")
             before = time.monotonic()
             ckpt.step(step, state)
             slowest = max(slowest, time.monotonic() - before)
+            if ckpt._saver._route._guardian.pid not in (writer, None):
+                writer = ckpt._saver._route._guardian.pid
+                self.tell("hired", writer=writer)
             if ckpt.last_save is not None and ckpt.last_save is not seen:
                 seen = ckpt.last_save
                 self.tell("saved", step=seen.step, reason=seen.reason, committed=seen.committed)
                 self.limit_files(None)
         self.tell("left", step=step, slowest_s=slowest)
+
+    def change_rates(self, ckpt):
+        """Rank 0: lower and raise the job's rate in its first save, and tell how long it takes until all follow."""
+        clock, team = SystemClock(), ckpt._crew._team
+        while team.conductor.total_bytes is None:
+            time.sleep(0.01)
+        for turn in range(self.job["num_changes"]):
+            begun_s = clock.now()
+            version = team.conductor.set_rate(4_000_000 * (1 + turn % 2), None)
+            while not team.conductor.have_applied(version) and clock.now() < begun_s + 5.0:
+                time.sleep(0.005)
+            done = ckpt._saver._current.throttle.counters().done_bytes if ckpt._saver._current else None
+            self.tell("followed", seconds=clock.now() - begun_s, done_bytes=done)
+        team.conductor.set_rate(None, None)
 
     def limit_files(self, num_bytes):
         """The kernel refuses whatever is longer, as a quota does; None = nothing."""
@@ -122,6 +164,14 @@ class Rank:
         return [float(tensor.double().sum()) for tensor in self.tensors()]
 
 
+def left_behind():
+    """The processes that this one has, and the pieces of memory that it shares with a writer."""
+    gc.collect()
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    maps = [line for line in Path("/proc/self/maps").read_text().splitlines() if "memfd:rampmeter" in line]
+    return [*children, *maps]
+
+
 def _plain(event):
     return {field.name: str(getattr(event, field.name)) for field in dataclasses.fields(event)}
 
@@ -134,7 +184,9 @@ def run_job(job):
             code = 1
             logging.basicConfig(level=logging.INFO, format=f"rank {rank} %(message)s", force=True)
             try:
-                Rank(rank, job).run()
+                one = Rank(rank, job)
+                logging.getLogger("rampmeter").addHandler(Told(one))
+                one.run()
             except SystemExit as leaving:
                 code = leaving.code or 0
             except BaseException:

@@ -10,6 +10,7 @@ from torch.distributed.checkpoint.filesystem import FileSystemWriter
 
 from rampmeter.commit import SaveRecord
 from rampmeter.core.clock import SystemClock
+from rampmeter.core.errors import CommitError
 from rampmeter.daemon.arena import Arena
 from rampmeter.daemon.guardian import Guardian
 from rampmeter.daemon.parcel import Order
@@ -23,6 +24,29 @@ from support.waiting import wait_for
 CLOCK = SystemClock()
 GATE = "RAMPMETER_TEST_GATE"
 """Names a file for as long as which `HeldBeforeCommit` waits with what follows the last byte."""
+
+
+MIB = 1024 * 1024
+LIMIT_S = 200.0
+LARGE = {"t": torch.ones(4 * MIB)}
+
+
+def at_rate(bytes_per_s, until_s=None):
+    """A throttle that is open from the start."""
+    throttle = Throttle()
+    throttle.set_rate(bytes_per_s, until_s)
+    return throttle
+
+
+def failed(future, limit_s=LIMIT_S):
+    """The reason for which a save failed."""
+    error = future.exception(limit_s)
+    assert isinstance(error, CommitError), error
+    return error.reason
+
+
+def no_checkpoint(root):
+    return root.committed_steps() == []
 
 
 class HeldBeforeCommit(FileSystemWriter):
@@ -49,8 +73,7 @@ class Desk:
     ) -> "Future[StepName]":
         """The staging is over when this returns; the future fails as the save does."""
         if throttle is None:
-            throttle = Throttle()
-            throttle.set_rate(None)
+            throttle = at_rate(None)
         placed = self.arena.stage(snapshot(state, step=step))
         name = StepName.fresh(step=step, attempt=self.claim.number)
         record = SaveRecord(

@@ -155,11 +155,12 @@ def test_a_rank_with_hardly_anything_to_write_holds_up_nobody(metered: Callable[
     assert job.codes() == [0, 0]
 
 
+@pytest.mark.parametrize("mode", ["thread", "process"])
 def test_ranks_take_turns_where_one_writer_is_allowed(
-    start: Callable[..., Job], one_stream: Coordinator, tmp_path: Path
+    start: Callable[..., Job], one_stream: Coordinator, tmp_path: Path, mode: str
 ) -> None:
     """Rank 1 writes nothing before rank 0 is through, and the save takes as long as one writer needs for all."""
-    options = {"interval_max_s": 2.0, "coordinator": one_stream.url}
+    options = {"interval_max_s": 2.0, "coordinator": one_stream.url, "mode": mode}
     job = start(2, num_floats=NUM_FLOATS, options=options)
     sizes: list[tuple[int, int]] = []
     while not job.find("SaveEnded"):

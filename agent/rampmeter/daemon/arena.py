@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from rampmeter import dcp
 from rampmeter.core.clock import Clock
 from rampmeter.core.errors import ConfigError
 from rampmeter.daemon.records import new_memory
@@ -34,13 +35,21 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Wrapped:
-    """A tensor that is made of others, as a DTensor is of its local shard."""
+    """A tensor that is made of others."""
 
     kind: type
     inner: dict[str, Any]
     context: Any
     size: tuple[int, ...]
     stride: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sharded:
+    """A DTensor: what this rank holds of it and where that belongs; without the mesh, which the writer has not."""
+
+    local: Any
+    place: dcp.Place | None
 
 
 class Arena:
@@ -54,6 +63,15 @@ class Arena:
         self.last_stage_s = 0.0
         self._clock = clock
         self._bytes: torch.Tensor | None = None
+        self._places = dcp.Places()
+
+    def why_not(self, state: Mapping[str, Any]) -> str | None:
+        """What in a snapshot cannot stand here; None if all can."""
+        try:
+            _Layout(self._places).place(state)
+        except ConfigError as error:
+            return str(error)
+        return None
 
     def stage(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """The same structure with `Placed` for each tensor, all of which are copied when this returns.
@@ -61,7 +79,7 @@ class Arena:
         ConfigError for a tensor that cannot be shared; OSError if there is not enough memory.
         """
         begun_s = self._clock.now()
-        layout = _Layout()
+        layout = _Layout(self._places)
         placed = {key: layout.place(value) for key, value in state.items()}
         self._make_room(layout.num_bytes)
         assert self._bytes is not None
@@ -98,8 +116,9 @@ class Arena:
 class _Layout:
     """Where each storage goes. The order is that of the state, so that the next save puts it where this one did."""
 
-    def __init__(self) -> None:
+    def __init__(self, places: dcp.Places) -> None:
         self.num_bytes = 0
+        self._places = places
         self.to_copy: list[tuple[int, torch.Tensor]] = []
         self._begins: dict[tuple[int, int, torch.device], int] = {}
 
@@ -112,7 +131,11 @@ class _Layout:
             return [self.place(item) for item in value]
         return value  # a tuple, too: what is in there is no item of its own, and was copied at the snapshot
 
-    def _place_tensor(self, tensor: torch.Tensor) -> Placed | Wrapped:
+    def _place_tensor(self, tensor: torch.Tensor) -> Placed | Wrapped | Sharded:
+        if isinstance(tensor, dcp.DTensor):
+            with torch.no_grad():  # a view for autograd would take ten times as long
+                local = tensor.to_local()
+            return Sharded(self.place(local), self._places.of(tensor))
         if hasattr(type(tensor), "__tensor_flatten__"):
             names, context = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
             inner = {name: self.place(getattr(tensor, name)) for name in names}
@@ -149,6 +172,8 @@ def unpacked(placed: Any, arena: torch.Tensor) -> Any:
     if isinstance(placed, Placed):
         empty = torch.empty(0, dtype=placed.dtype)
         return empty.set_(arena.untyped_storage(), placed.offset, placed.size, placed.stride)
+    if isinstance(placed, Sharded):
+        return dcp.ShardPart.of(unpacked(placed.local, arena), placed.place)
     if isinstance(placed, Wrapped):
         inner = {name: unpacked(part, arena) for name, part in placed.inner.items()}
         return placed.kind.__tensor_unflatten__(inner, placed.context, placed.size, placed.stride)  # type: ignore[attr-defined]
@@ -166,12 +191,3 @@ def num_tensors(value: Any) -> int:
     if isinstance(value, Mapping):
         return sum(num_tensors(item) for item in value.values())
     return sum(num_tensors(item) for item in value) if isinstance(value, list) else 0
-
-
-def why_not_shared(state: Mapping[str, Any]) -> str | None:
-    """What in a snapshot cannot stand in an arena; None if all can."""
-    try:
-        _Layout().place(state)
-    except ConfigError as error:
-        return str(error)
-    return None

@@ -6,7 +6,7 @@ committed, unless a newer attempt has claimed the root. What has no lease and no
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,14 +14,14 @@ from rampmeter import dcp
 from rampmeter.commit import WrittenFile, commit
 from rampmeter.core.clock import Clock
 from rampmeter.core.errors import LeaseLost
-from rampmeter.course import Alone
+from rampmeter.course import Course
 from rampmeter.daemon.cell import Cell, CellReader
 from rampmeter.daemon.parcel import Order
 from rampmeter.daemon.tidings import LOOK_S, Stage, Tidings, TidingsCell
 from rampmeter.flushed import flush_record
 from rampmeter.layout import Root
 from rampmeter.manifest import KeyNorm
-from rampmeter.throttle import Throttle
+from rampmeter.throttle import FlowCounters, Throttle
 
 _ORPHAN_LIMIT_S = 2.0
 """How long an orphan without a right to write may hang in the storage before it ends itself."""
@@ -89,15 +89,29 @@ class Pulse:
 
 
 class Flush:
-    """Writes and commits the save of one order. `run` raises what stopped it."""
+    """Writes and commits the save of one order. `run` raises what stopped it.
+
+    job_flow   what all ranks of the job have written, where this one commits; None = it is the only one
+    """
 
     def __init__(
-        self, order: Order, state: dict[str, Any], pulse: Pulse, throttle: Throttle, clock: Clock
+        self,
+        order: Order,
+        state: dict[str, Any],
+        *,
+        pulse: Pulse,
+        throttle: Throttle,
+        course: Course,
+        job_flow: Callable[[], FlowCounters | None],
+        clock: Clock,
     ) -> None:
+        self.is_committed = False
         self._order = order
         self._state = state
         self._pulse = pulse
         self._throttle = throttle
+        self._course = course
+        self._job_flow = job_flow
         self._clock = clock
         self._root = Root(order.root, clock=clock)
         self._lead_s = 0.0
@@ -107,7 +121,7 @@ class Flush:
         writer = dcp.metered_writer(
             self._root.directory(order.record.name),
             throttle=self._throttle,
-            course=Alone(),
+            course=self._course,
             on_first_byte=self._first_byte,
             finish=self._commit,
             writer_class=order.writer_class,
@@ -117,7 +131,7 @@ class Flush:
             check=order.check_finite, with_norms=order.record.norm_limit is not None
         )
         try:
-            dcp.save_here(self._state, writer=writer, planner=planner, single_process=True)
+            dcp.save_here(self._state, writer=writer, planner=planner, single_process=order.party is None)
         finally:
             self._throttle.end()
 
@@ -130,7 +144,7 @@ class Flush:
     ) -> None:
         self._throttle.end()
         self._pulse.tell(stage=Stage.COMMITTING)
-        counters = self._throttle.counters()
+        counters = self._job_flow() or self._throttle.counters()
         record = flush_record(
             written=written,
             unchecked=unchecked,
@@ -143,3 +157,4 @@ class Flush:
             write_s=self._clock.now() - self._order.begun_at_s,
         )
         commit(self._root, self._order.record, record, clock=self._clock)
+        self.is_committed = True

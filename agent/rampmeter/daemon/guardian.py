@@ -15,10 +15,10 @@ from rampmeter.core.errors import CommitError, LeaseLost
 from rampmeter.core.messages import FailReason
 from rampmeter.daemon.arena import Arena
 from rampmeter.daemon.flow import RemoteFlow
+from rampmeter.daemon.following import Company, Following, Hanging, error_of
 from rampmeter.daemon.hired import HiredWriter, WriterLost
-from rampmeter.daemon.parcel import Order, Outcome
+from rampmeter.daemon.parcel import Order
 from rampmeter.daemon.tidings import LOOK_S, Stage
-from rampmeter.daemon.watch import Watch
 from rampmeter.throttle import Throttle
 
 _log = logging.getLogger("rampmeter")
@@ -35,12 +35,27 @@ class LostAtCommit(CommitError):
     """The writer was lost when its save may have been committed already: the disk knows."""
 
 
-class Guardian:
-    """One per attempt. `save` is called from one thread at a time, the others from any."""
+def _warn(detail: str) -> None:
+    _log.warning("saves are written in a thread of training from now on: %s", detail)
 
-    def __init__(self, clock: Clock, hire: Callable[[], HiredWriter] = HiredWriter) -> None:
+
+class Guardian:
+    """One per attempt. `save` is called from one thread at a time, the others from any.
+
+    `on_given_up` is called once, with the reason for which there is no writer any more.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        hire: Callable[[], HiredWriter] = HiredWriter,
+        *,
+        on_given_up: Callable[[str], None] = _warn,
+    ) -> None:
+        self._group = 0
         self._clock = clock
         self._hire = hire
+        self._on_given_up = on_given_up
         self._lock = threading.Lock()
         self._num_losses = 0
         self._closed = False
@@ -59,6 +74,12 @@ class Guardian:
         writer = self._writer
         return None if writer is None else writer.pid
 
+    @property
+    def group(self) -> int:
+        """In which the writer that is there now is with those of the other ranks; 0 = none."""
+        writer = self._writer
+        return self._group if writer is not None and writer.is_alive else 0
+
     def warm_up(self) -> None:
         """Have a writer started, in the background, unless there is one or must be none."""
         with self._lock:
@@ -75,11 +96,13 @@ class Guardian:
         arena: Arena,
         throttle: Throttle,
         on_first_byte: Callable[[int], None],
+        *,
+        company: Company | None = None,
     ) -> None:
         """Have a save made and wait for its end; `order` is asked with its number, when the writer is there.
 
-        `throttle` steers it from here on. Raises CommitError with the reason for which there is no checkpoint, or
-        LeaseLost if it was aborted before it began.
+        `throttle` steers it from here on, `company` are the other ranks if there are any. Raises CommitError with the
+        reason for which there is no checkpoint, or LeaseLost if it was aborted before it began.
         """
         writer = self._ready_writer(throttle)
         self._last_number += 1
@@ -87,16 +110,30 @@ class Guardian:
         throttle.lend(flow)
         try:
             writer.take(order(self._last_number), placed, arena)
-            outcome = self._follow(writer, flow, throttle, on_first_byte)
+            following = Following(
+                writer, flow, throttle, on_first_byte=on_first_byte, company=company, clock=self._clock
+            )
+            outcome = following.to_its_end()
         except WriterLost as error:
-            raise self._lost(FailReason.WRITER_LOST, str(error), flow) from error
+            raise self._lost(FailReason.WRITER_LOST, str(error), flow, company) from error
+        except Hanging as error:
+            raise self._lost(error.trouble.reason, error.trouble.detail, flow, company) from error
         except CommitError:
             raise
         except BaseException:
             self._replace("was left alone with a save")  # it would answer the next order with this one's end
             raise
+        self._group = outcome.group
         if outcome.reason is not None:
-            raise CommitError(outcome.detail, reason=outcome.reason)
+            raise error_of(outcome)
+
+    def rest(self) -> None:
+        """No save is in flight and none is near: the writer goes, and with it what it holds of the last snapshot."""
+        with self._lock:
+            writer, self._writer = self._writer, None
+            self._group = 0
+        if writer is not None:
+            threading.Thread(target=_end, args=(writer,), name="rampmeter-writer-end", daemon=True).start()
 
     def close(self, limit_s: float = END_LIMIT_S) -> None:
         """End the writer, which may take `limit_s` to go by itself. A save in flight is to be aborted before."""
@@ -107,26 +144,6 @@ class Guardian:
             _end(writer, limit_s)
 
     # -- a save ------------------------------------------------------------------------------------------------
-
-    def _follow(
-        self, writer: HiredWriter, flow: RemoteFlow, throttle: Throttle, on_first_byte: Callable[[int], None]
-    ) -> Outcome:
-        watch = Watch(self._clock.now())
-        waits_for_first_byte = True
-        while True:
-            outcome = writer.outcome(LOOK_S)
-            tidings = flow.look()
-            if waits_for_first_byte and tidings is not None and tidings.stage >= Stage.WRITING:
-                waits_for_first_byte = False
-                on_first_byte(tidings.planned_bytes)
-            if outcome is not None:
-                return outcome
-            now_s = self._clock.now()
-            trouble = watch.look(
-                now_s, tidings, has_rate=flow.has_rate(now_s), aborted=throttle.abort_reason is not None
-            )
-            if trouble is not None:
-                raise self._lost(trouble.reason, trouble.detail, flow)
 
     def _ready_writer(self, throttle: Throttle) -> HiredWriter:
         """The writer, once it has started; one that was ended between two saves costs none of them."""
@@ -143,17 +160,23 @@ class Guardian:
             self._clock.sleep(LOOK_S)
         return self._writer
 
-    def _lost(self, reason: FailReason, detail: str, flow: RemoteFlow) -> CommitError:
-        self._replace(detail)
+    def _lost(
+        self, reason: FailReason, detail: str, flow: RemoteFlow, company: Company | None
+    ) -> CommitError:
         tidings = flow.look()
         is_late = tidings is not None and tidings.stage is Stage.COMMITTING
         kind = LostAtCommit if is_late else CommitError
-        return kind(f"the process that writes checkpoints was lost: it {detail}", reason=reason)
+        error = kind(f"the process that writes checkpoints was lost: it {detail}", reason=reason)
+        if company is not None and not is_late:
+            company.failed(error)
+        self._replace(detail)
+        return error
 
     def _replace(self, detail: str) -> None:
         """The writer is gone, or must go; another one is started unless it is the second."""
         with self._lock:
             writer, self._writer = self._writer, None
+            self._group = 0
         if writer is not None:
             _end(writer, limit_s=0.0)
         self._count_loss(detail)
@@ -165,10 +188,7 @@ class Guardian:
         if self.is_usable:
             self.warm_up()
         else:
-            _log.warning(
-                "saves are written in a thread of training from now on: the process for it was lost twice; it %s",
-                detail,
-            )
+            self._on_given_up(f"the process for it was lost twice; it {detail}")
 
     # -- starting ----------------------------------------------------------------------------------------------
 

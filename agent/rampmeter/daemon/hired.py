@@ -18,7 +18,7 @@ from typing import Any
 from rampmeter.core.errors import RampmeterError
 from rampmeter.daemon.arena import Arena
 from rampmeter.daemon.cell import Cell
-from rampmeter.daemon.parcel import Order, Outcome, sealed
+from rampmeter.daemon.parcel import Met, Order, Outcome, sealed_state
 from rampmeter.daemon.records import new_memory
 from rampmeter.daemon.tidings import TidingsCell
 
@@ -76,7 +76,7 @@ class HiredWriter:
         letter = new_memory()
         try:
             with os.fdopen(letter, "wb", closefd=False) as file:
-                pickle.dump((order, sealed(placed)), file, protocol=pickle.HIGHEST_PROTOCOL)
+                pickle.dump((order, sealed_state(placed)), file, protocol=pickle.HIGHEST_PROTOCOL)
             descriptors = [letter]
             if self._arena_version != arena.version:
                 assert arena.descriptor is not None
@@ -87,9 +87,16 @@ class HiredWriter:
             os.close(letter)
 
     def outcome(self, limit_s: float) -> Outcome | None:
-        """How the save has ended, if that is told within `limit_s`. WriterLost if the process has ended."""
+        """How the save has ended, or that it will fail, if that is told within `limit_s`.
+
+        WriterLost if the process has ended.
+        """
         message = self._heard(limit_s)
         return None if message is None else Outcome.from_bytes(message)
+
+    def go_on(self, met: Met) -> None:
+        """Tell a writer that waits for those of the other ranks that all are there. WriterLost if it has ended."""
+        self._send(met.to_bytes(), [])
 
     def _send(self, message: bytes, descriptors: list[int]) -> None:
         try:

@@ -14,15 +14,23 @@ import torch
 
 from rampmeter.commit import SaveRecord
 from rampmeter.core.messages import FailReason, Fence
-from rampmeter.daemon.arena import Placed, Wrapped
+from rampmeter.daemon.arena import Placed, Sharded, Wrapped
+from rampmeter.dcp import Sealed
+from rampmeter.statekeys import LEAD, RESERVED
+from rampmeter.throttle import FlowCounters
+from rampmeter.together import Party
 
 _PLAIN = (type(None), bool, int, float, str, bytes)
 _LONGEST_DETAIL = 2000
+_MET = b"met "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """A save for the writer to make. Seconds are CLOCK_BOOTTIME and durations as in the manifest."""
+    """A save for the writer to make. Seconds are CLOCK_BOOTTIME and durations as in the manifest.
+
+    party   whose writer this is among those of a job of many ranks; None = of a job of one
+    """
 
     number: int
     root: Path
@@ -34,30 +42,61 @@ class Order:
     begun_at_s: float
     stage_s: float
     stall_s: float
+    party: Party | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How it ended; `reason` None = committed."""
+    """How it ended; `reason` None = this writer's part is done, and what it was to commit is committed.
+
+    is_over   False: it fails, which others should hear before the writers have said so to each other
+    group     the group in which the writer stays with those of the other ranks; 0 = none
+    """
 
     reason: FailReason | None = None
     detail: str = ""
+    is_over: bool = True
+    group: int = 0
 
     def to_bytes(self) -> bytes:
         """Short enough for one message."""
-        return pickle.dumps((self.reason and str(self.reason), self.detail[:_LONGEST_DETAIL]))
+        reason = self.reason and str(self.reason)
+        return pickle.dumps((reason, self.detail[:_LONGEST_DETAIL], self.is_over, self.group))
 
     @classmethod
     def from_bytes(cls, content: bytes) -> "Outcome":
-        reason, detail = pickle.loads(content)  # noqa: S301 - from the process that we have started
-        return cls(reason=None if reason is None else FailReason(reason), detail=detail)
+        reason, detail, is_over, group = pickle.loads(content)  # noqa: S301 - from the process that we have started
+        found = None if reason is None else FailReason(reason)
+        return cls(reason=found, detail=detail, is_over=is_over, group=group)
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
-    """A value as the bytes that DCP would make of it."""
+class Met:
+    """Training's answer to a writer whose bytes are durable: so are those of all ranks, whose flow this was."""
 
-    content: bytes
+    flow: FlowCounters
+
+    def to_bytes(self) -> bytes:
+        """One message."""
+        return _MET + pickle.dumps(self.flow)
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> "Met":
+        return cls(pickle.loads(content.removeprefix(_MET)))  # noqa: S301 - from the process that has started us
+
+    @staticmethod
+    def is_in(message: bytes) -> bool:
+        """Whether a message is such an answer, also where only its beginning was read."""
+        return message.startswith(_MET)
+
+
+def sealed_state(placed: dict[str, Any]) -> dict[str, Any]:
+    """A whole snapshot, `sealed`; what only the planner reads stays as it is."""
+    ours = placed.get(RESERVED, {})
+    lead = {LEAD: ours[LEAD]} if LEAD in ours else {}
+    without = {RESERVED: {key: value for key, value in ours.items() if key != LEAD}} if ours else {}
+    found: dict[str, Any] = sealed({**placed, **without})
+    return {**found, RESERVED: {**found[RESERVED], **lead}} if ours else found
 
 
 def sealed(placed: Any) -> Any:
@@ -66,7 +105,7 @@ def sealed(placed: Any) -> Any:
         return {key: sealed(item) for key, item in placed.items()}
     if isinstance(placed, list) and _holds_parts(placed):
         return [sealed(item) for item in placed]
-    if isinstance(placed, Placed | Wrapped) or type(placed) in _PLAIN:
+    if isinstance(placed, Placed | Wrapped | Sharded) or type(placed) in _PLAIN:
         return placed
     buffer = io.BytesIO()
     torch.save(placed, buffer)
@@ -76,6 +115,7 @@ def sealed(placed: Any) -> Any:
 def _holds_parts(values: list[Any]) -> bool:
     """Whether DCP makes items of a list's values, or one of the list."""
     return any(
-        isinstance(value, dict | Placed | Wrapped) or (isinstance(value, list) and _holds_parts(value))
+        isinstance(value, dict | Placed | Wrapped | Sharded)
+        or (isinstance(value, list) and _holds_parts(value))
         for value in values
     )

@@ -15,11 +15,14 @@ import torch
 
 from rampmeter import dcp
 from rampmeter.core.clock import SystemClock
+from rampmeter.course import Alone
 from rampmeter.daemon.arena import mapped, unpacked
 from rampmeter.daemon.cell import Cell
+from rampmeter.daemon.circle import Circle
 from rampmeter.daemon.flushing import Flush, Pulse
 from rampmeter.daemon.hired import STARTED
-from rampmeter.daemon.parcel import Order, Outcome
+from rampmeter.daemon.parcel import Met, Order, Outcome
+from rampmeter.daemon.relay import Relay
 from rampmeter.daemon.tidings import TidingsCell
 from rampmeter.failing import reason_of
 from rampmeter.throttle import Throttle
@@ -53,6 +56,8 @@ class _Writer:
         self._tidings = tidings
         self._trainer_pid = trainer_pid
         self._arena: torch.Tensor | None = None
+        self._clock = SystemClock()
+        self._circle = Circle(self._clock)
 
     def serve_one(self) -> bool:
         """Wait for an order and carry it out; False if there will be none."""
@@ -62,6 +67,8 @@ class _Writer:
         message, descriptors, _, _ = socket.recv_fds(self._link, 64, 2)
         if not message:
             return False
+        if Met.is_in(message):  # of a save that was given up at the same moment
+            return True
         outcome = self._carry_out(int(message), descriptors)
         self._link.send(outcome.to_bytes())
         return True
@@ -72,20 +79,41 @@ class _Writer:
             if len(descriptors) > 1:
                 self._arena = mapped(descriptors[1], arena_bytes)
             assert self._arena is not None
-            self._flush(order, unpacked(placed, self._arena))
+            return self._flush(order, unpacked(placed, self._arena))
         except BaseException as error:
-            cause = dcp.cause_of(error)
-            return Outcome(reason=reason_of(cause), detail=str(cause))
+            return self._outcome(error)
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
-        return Outcome()
 
-    def _flush(self, order: Order, state: dict[str, Any]) -> None:
-        clock = SystemClock()
-        throttle = Throttle(clock=clock)
-        with Pulse(order.number, self._steering, self._tidings, throttle, clock) as pulse:
-            Flush(order, state, pulse, throttle, clock).run()
+    def _flush(self, order: Order, state: dict[str, Any]) -> Outcome:
+        throttle = Throttle(clock=self._clock)
+        with Pulse(order.number, self._steering, self._tidings, throttle, self._clock) as pulse:
+            relay = None if order.party is None else Relay(self._link, pulse, throttle, self._trainer_pid)
+            flush = Flush(
+                order,
+                state,
+                pulse=pulse,
+                throttle=throttle,
+                course=relay or Alone(),
+                job_flow=lambda: None if relay is None else relay.flow,
+                clock=self._clock,
+            )
+            try:
+                if order.party is not None:
+                    self._circle.join(order.party, throttle)
+                flush.run()
+            except BaseException as error:
+                outcome = self._outcome(error)
+                return Outcome(group=outcome.group) if flush.is_committed else outcome
+        return Outcome(group=self._circle.number)
+
+    def _outcome(self, error: BaseException) -> Outcome:
+        """Whoever waits in a group that has broken hears of it when this writer leaves it."""
+        if dcp.ends_group(error):
+            self._circle.leave()
+        cause = dcp.cause_of(error)
+        return Outcome(reason=reason_of(cause), detail=str(cause), group=self._circle.number)
 
 
 def _read_letter(descriptor: int) -> tuple[Order, dict[str, Any]]:

@@ -10,8 +10,8 @@ from enum import IntEnum
 from rampmeter.daemon.records import TwoRecords
 from rampmeter.throttle import FlowCounters
 
-_BODY = struct.Struct("<QB?QQQQddd")
-"""Save, stage, in storage, beat, followed, planned, done, throttled, blocked, busy."""
+_BODY = struct.Struct("<QB?QQQQQddd")
+"""Save, stage, in storage, beat, followed, share, planned, done, throttled, blocked, busy."""
 
 LOOK_S = 0.02
 """How often both sides look into each other's cell."""
@@ -21,8 +21,10 @@ class Stage(IntEnum):
     """How far a save is, in this order."""
 
     TAKEN = 1  # the order is read
-    WRITING = 2  # the first byte is in hand
-    COMMITTING = 3  # all bytes are durable
+    READY = 2  # of many ranks: this one knows what it is going to write
+    WRITING = 3  # the first byte is in hand
+    DURABLE = 4  # of many ranks: all bytes of this one are, and it waits for the others
+    COMMITTING = 5  # all bytes are durable
 
 
 NOTHING_YET = FlowCounters(done_bytes=0, throttled_s=0.0, blocked_s=0.0, busy_s=0.0)
@@ -30,9 +32,13 @@ NOTHING_YET = FlowCounters(done_bytes=0, throttled_s=0.0, blocked_s=0.0, busy_s=
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tidings:
-    """`beat` grows with each look of the writer, whatever its writing thread does; `followed` is the word it obeys.
+    """What a writer tells of one save.
 
-    in_storage: its writing thread is in a call into the storage that carries no bytes.
+    in_storage    its writing thread is in a call into the storage that carries no bytes
+    beat          grows with each look of the writer, whatever its writing thread does
+    followed      the word that it obeys
+    share_bytes   from READY on: what this rank counts for in the rate of its job
+    planned_bytes from WRITING on: of all tensors that it writes
     """
 
     number: int
@@ -40,6 +46,7 @@ class Tidings:
     in_storage: bool = False
     beat: int = 0
     followed: int = 0
+    share_bytes: int = 0
     planned_bytes: int = 0
     counters: FlowCounters = NOTHING_YET
 
@@ -59,6 +66,7 @@ class TidingsCell:
             tidings.in_storage,
             tidings.beat,
             tidings.followed,
+            tidings.share_bytes,
             tidings.planned_bytes,
             counters.done_bytes,
             counters.throttled_s,
@@ -71,7 +79,7 @@ class TidingsCell:
         record = self._records.read()
         if record is None or record[0] != number:
             return None
-        _, stage, in_storage, beat, followed, planned_bytes, done_bytes, *times_s = record
+        _, stage, in_storage, beat, followed, share_bytes, planned_bytes, done_bytes, *times_s = record
         throttled_s, blocked_s, busy_s = times_s
         counters = FlowCounters(
             done_bytes=done_bytes, throttled_s=throttled_s, blocked_s=blocked_s, busy_s=busy_s
@@ -82,6 +90,7 @@ class TidingsCell:
             in_storage=in_storage,
             beat=beat,
             followed=followed,
+            share_bytes=share_bytes,
             planned_bytes=planned_bytes,
             counters=counters,
         )

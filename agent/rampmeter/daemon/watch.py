@@ -6,7 +6,8 @@ Four limits, each counted only over time in which somebody looked: a trainer tha
 from dataclasses import dataclass
 
 from rampmeter.core.messages import FailReason
-from rampmeter.daemon.tidings import Tidings
+from rampmeter.daemon.tidings import Stage, Tidings
+from rampmeter.ranks.group import COLLECTIVE_LIMIT_S
 
 SILENT_S = 10.0
 """Without a beat, which comes each 20 ms whatever the storage does: the process is stopped or hangs."""
@@ -16,6 +17,9 @@ STANDSTILL_S = 120.0
 
 OBEDIENCE_S = 10.0
 """After an abort: a writer stops within one chunk, unless it is stuck in the storage."""
+
+TOGETHER_S = COLLECTIVE_LIMIT_S
+"""So much longer for a writer that may be in a collective with those of other ranks: that ends by itself."""
 
 _LONGEST_GAP_S = 1.0
 
@@ -31,7 +35,8 @@ class Trouble:
 class Watch:
     """Over one save. `look` is to be called each 20 ms."""
 
-    def __init__(self, now_s: float) -> None:
+    def __init__(self, now_s: float, *, is_alone: bool = True) -> None:
+        self._obedience_s = OBEDIENCE_S if is_alone else OBEDIENCE_S + TOGETHER_S
         self._looked_s = now_s
         self._last: Tidings | None = None
         self._silent_s = 0.0
@@ -45,7 +50,7 @@ class Watch:
         self._silent_s = 0.0 if _beat(tidings) != _beat(self._last) else self._silent_s + gap_s
         if _progress(tidings) != _progress(self._last):
             self._still_s = 0.0
-        elif has_rate:
+        elif has_rate and not _waits(tidings):
             self._still_s += gap_s
         self._aborted_s = self._aborted_s + gap_s if aborted else 0.0
         self._last = tidings
@@ -57,14 +62,19 @@ class Watch:
         if self._still_s >= STANDSTILL_S:
             detail = f"wrote nothing for {STANDSTILL_S:.0f} s although it may"
             return Trouble(reason=FailReason.NO_PROGRESS, detail=detail)
-        if self._aborted_s >= OBEDIENCE_S:
-            detail = f"did not stop within {OBEDIENCE_S:.0f} s: it hangs in the storage"
+        if self._aborted_s >= self._obedience_s:
+            detail = f"did not stop within {self._obedience_s:.0f} s: it hangs in the storage"
             return Trouble(reason=FailReason.NO_PROGRESS, detail=detail)
         return None
 
 
 def _beat(tidings: Tidings | None) -> int | None:
     return None if tidings is None else tidings.beat
+
+
+def _waits(tidings: Tidings | None) -> bool:
+    """For the other ranks, whom their own trainers watch."""
+    return tidings is not None and tidings.stage is Stage.DURABLE
 
 
 def _progress(tidings: Tidings | None) -> tuple[int, int] | None:

@@ -19,6 +19,7 @@ from torch.distributed.tensor import DTensor
 from rampmeter.dcp.flushing import ReusedStager, cause_of, ends_group, save_here, start_save
 from rampmeter.dcp.loading import PlannedLoad, VerifiedReader
 from rampmeter.dcp.planning import CheckedSavePlanner, is_plain, local_part
+from rampmeter.dcp.standins import Place, Places, Sealed, ShardPart
 from rampmeter.dcp.writing import MeteredWriter, metered, metered_writer
 
 __all__ = [
@@ -27,8 +28,12 @@ __all__ = [
     "DTensor",
     "Metadata",
     "MeteredWriter",
+    "Place",
+    "Places",
     "PlannedLoad",
     "ReusedStager",
+    "Sealed",
+    "ShardPart",
     "StateDictOptions",
     "Stateful",
     "TensorStorageMetadata",

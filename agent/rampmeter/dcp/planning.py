@@ -17,7 +17,7 @@ from torch.distributed.checkpoint.planner import SavePlan, WriteItem, WriteItemT
 from torch.distributed.tensor import DTensor
 
 from rampmeter.core.errors import ConfigError
-from rampmeter.daemon.parcel import Sealed
+from rampmeter.dcp.standins import Sealed
 from rampmeter.finite import check_finite
 from rampmeter.manifest import KeyNorm
 from rampmeter.norms import joined

@@ -35,13 +35,18 @@ class RankSave:
         self._throttle = throttle
         self._changed = changed
         self._hurry = hurry
+        self._given = 0  # the newest version that the writer was told
         self._applied = 0
         self._has_failed = False
 
     # -- for the flush thread ----------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Return once all ranks hold a snapshot of this step."""
+        """This rank is ready to write; return once all are, with a snapshot of this step."""
+        with self._changed:
+            if self._attendance.stage is Stage.JOINED:
+                self._attendance.stage = Stage.HOLDING
+        self._hurry()
         self._wait(lambda: self._attendance.is_open)
 
     def ready(self, planned_bytes: int) -> None:
@@ -50,8 +55,24 @@ class RankSave:
 
     def done(self) -> None:
         """All bytes of this rank are durable; return once those of all ranks are."""
-        self._come_to(Stage.DONE, self._attendance.planned_bytes or 0)
+        self.arrived()
         self._wait(lambda: self._attendance.is_met)
+
+    def arrived(self) -> None:
+        """All bytes of this rank are durable."""
+        self._come_to(Stage.DONE, self._attendance.planned_bytes or 0)
+
+    @property
+    def has_met(self) -> bool:
+        """The bytes of all ranks are durable."""
+        with self._changed:
+            return self._attendance.is_met
+
+    @property
+    def failed_by(self) -> RankFailed | None:
+        """Which rank made the save fail, and why; None if none did."""
+        failure = self.failure
+        return None if failure is None else _failed(failure)
 
     def failed(self, error: BaseException) -> None:
         """This rank has failed: before all have met, the save fails on all ranks, which hear it at once."""
@@ -116,20 +137,21 @@ class RankSave:
 
     @property
     def applied(self) -> int:
-        """The version of the rate that the writer has; 0 = none yet."""
+        """The version of the rate that the writer has; 0 = none yet. One in another process has it a moment later."""
+        if self._throttle.is_followed:
+            self._applied = self._given
         return self._applied
 
     @property
     def is_beginning(self) -> bool:
         """Not all ranks are there yet: what comes next is wanted at once."""
-        return self._attendance.failure is None and self._attendance.stage is Stage.HOLDING
+        is_at_start = self._attendance.stage in (Stage.JOINED, Stage.HOLDING)
+        return self._attendance.failure is None and is_at_start
 
     @property
     def wants_rate(self) -> bool:
         """It has bytes to write and has not heard yet how fast."""
-        return (
-            self._attendance.failure is None and self._attendance.stage is Stage.READY and self._applied == 0
-        )
+        return self._attendance.failure is None and self._attendance.stage is Stage.READY and self._given == 0
 
     def flow(self) -> FlowCounters:
         """What the writer has done."""
@@ -139,7 +161,7 @@ class RankSave:
         """This is what may be written from now on."""
         if not self.is_over.is_set():
             self._throttle.set_rate(rate.bytes_per_s, rate.until_s)
-            self._applied = rate.version
+            self._given = rate.version
 
     def stop_if_failed(self) -> None:
         """Nothing more is written once a rank has failed."""

@@ -12,7 +12,7 @@ from rampmeter.ranks.bulletin import Bulletin
 from rampmeter.ranks.counter import CallCounter
 from rampmeter.ranks.lead import Lead
 from rampmeter.ranks.liveness import BEAT_S, beat_s
-from rampmeter.ranks.words import Event, Purpose, Word
+from rampmeter.ranks.words import Beside, Event, Purpose, Word
 from rampmeter.throttle import FlowCounters
 
 _LONG_AGO_S = float("-inf")
@@ -77,6 +77,12 @@ class Conductor:
         with self._changed:
             gathering = self._lead.gathering
             return gathering is None or gathering.is_over or gathering.have_applied(version)
+
+    @property
+    def beside(self) -> dict[int, Beside]:
+        """What each rank has told of a process that writes for it."""
+        with self._changed:
+            return self._lead.beside
 
     @property
     def total_bytes(self) -> int | None:

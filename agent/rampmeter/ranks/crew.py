@@ -18,6 +18,7 @@ from rampmeter.core.clock import Clock
 from rampmeter.core.messages import FailReason
 from rampmeter.layout import StepName
 from rampmeter.ranks.agreement import Agreed
+from rampmeter.ranks.beside import Way, obstacle_of, way_of
 from rampmeter.ranks.bulletin import Bulletin
 from rampmeter.ranks.group import FlushGroup
 from rampmeter.ranks.jobflow import JobFlow
@@ -25,7 +26,7 @@ from rampmeter.ranks.opening import Opened
 from rampmeter.ranks.team import Hooks, Team, Wish
 from rampmeter.ranks.words import Purpose
 from rampmeter.throttle import Throttle
-from rampmeter.together import Joined, Rank, Together
+from rampmeter.together import Joined, Party, Rank, Together
 
 _log = logging.getLogger("rampmeter")
 
@@ -43,20 +44,21 @@ class SaveWord:
     attempt: int
     nonce: str
     max_streams: int | None
+    way: Way
 
     @classmethod
-    def fresh(cls, attempt: int, max_streams: int | None) -> Self:
+    def fresh(cls, attempt: int, max_streams: int | None, way: Way) -> Self:
         """Of a save that is about to be proposed."""
-        return cls(attempt=attempt, nonce=secrets.token_hex(4), max_streams=max_streams)
+        return cls(attempt=attempt, nonce=secrets.token_hex(4), max_streams=max_streams, way=way)
 
     def __str__(self) -> str:
-        return f"{self.attempt} {self.nonce} {self.max_streams or _ANY}"
+        return f"{self.attempt} {self.nonce} {self.max_streams or _ANY} {self.way}"
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """What `str` made."""
-        attempt, nonce, max_streams = text.split(" ")
-        return cls(attempt=int(attempt), nonce=nonce, max_streams=int(max_streams) or None)
+        attempt, nonce, max_streams, way = text.split(" ")
+        return cls(attempt=int(attempt), nonce=nonce, max_streams=int(max_streams) or None, way=Way(way))
 
     def name(self, step: int) -> StepName:
         """Of the checkpoint."""
@@ -72,6 +74,7 @@ class Crew:
         self._opened = opened
         self._group = opened.group
         self._clock = clock
+        self._told_obstacle: str | None = None
         self.rank = Rank(number=opened.rank, num_ranks=opened.num_ranks, group=lambda: self._group.group)
 
     def start(self, hooks: Hooks) -> None:
@@ -161,9 +164,12 @@ class Crew:
         """How this rank takes part in the agreed save of `step`; `flow` on rank 0."""
 
         word = SaveWord.parse(agreed.detail)
+        party = self._party(word.way, agreed.number)
 
         def join() -> Joined:
-            save = self._team.begin_save(agreed, step, throttle, max_streams=word.max_streams)
+            save = self._team.begin_save(
+                agreed, step, throttle, max_streams=word.max_streams, is_ready=party is None
+            )
             if flow is not None:
                 flow.joined(save)
             return save
@@ -173,12 +179,41 @@ class Crew:
             join=join,
             cannot=partial(self._team.cannot_save, agreed),
             flow=throttle.counters if flow is None else flow.counters,
+            party=party,
         )
 
+    def _party(self, way: Way, number: int) -> Party | None:
+        if way is Way.THREAD:
+            return None
+        store = self._opened.store
+        return Party(
+            rank=self.rank.number,
+            num_ranks=self.rank.num_ranks,
+            group=number if way is Way.PROCESS_ANEW else None,
+            host=store.host,
+            port=store.port,
+        )
 
-def save_wish(attempt: int, max_streams: int | None) -> Wish:
+    def way(self) -> Way | None:
+        """Rank 0: how all ranks should write the next save; None before that is known.
+
+        What keeps processes from it is told once.
+        """
+        assert self._team.conductor is not None
+        told = self._team.conductor.beside
+        obstacle = obstacle_of(told)
+        if obstacle is not None and obstacle != self._told_obstacle:
+            self._told_obstacle = obstacle
+            _log.warning(
+                "on all ranks saves are written in a thread of training, not in a process beside it: %s",
+                obstacle,
+            )
+        return way_of(told, self.rank.num_ranks)
+
+
+def save_wish(attempt: int, max_streams: int | None, way: Way = Way.THREAD) -> Wish:
     """Rank 0: all ranks should save."""
-    return Wish(purpose=Purpose.SAVE, detail=str(SaveWord.fresh(attempt, max_streams)))
+    return Wish(purpose=Purpose.SAVE, detail=str(SaveWord.fresh(attempt, max_streams, way)))
 
 
 def stop_wish(why: str) -> Wish:

@@ -9,7 +9,7 @@ from rampmeter.ranks.agreement import Proposer
 from rampmeter.ranks.counter import CallCounter
 from rampmeter.ranks.liveness import Silence, missed_s
 from rampmeter.ranks.meeting import Gathering
-from rampmeter.ranks.words import VERDICTS, Event, Post, Purpose, Stage
+from rampmeter.ranks.words import VERDICTS, Beside, Event, Post, Purpose, Stage
 
 
 class Lead:
@@ -89,6 +89,11 @@ class Lead:
         """Who is heard no more and has not said that it leaves, in words; empty = nobody."""
         left = {rank for rank, post in self._posts.items() if post.left}
         return self._silence.longest(missed_s(self._num_ranks), but=left)
+
+    @property
+    def beside(self) -> dict[int, Beside]:
+        """What each rank has told of a process that writes for it."""
+        return {rank: post.beside for rank, post in self._posts.items()}
 
     def all_have_left(self) -> bool:
         """Nobody but rank 0 needs the store any more."""

@@ -13,6 +13,7 @@ from rampmeter.throttle import FlowCounters
 
 _DURABLE = frozenset({Stage.DONE, Stage.ENDED})  # whoever ends without it fails the save first
 _PLANNED = frozenset({Stage.READY}) | _DURABLE
+_PRESENT = frozenset({Stage.HOLDING}) | _PLANNED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +28,13 @@ class Failure:
 class Attendance:
     """One rank in the save `number`: what it says of itself, and what it has heard of all."""
 
-    def __init__(self, *, number: int, step: int) -> None:
+    def __init__(self, *, number: int, step: int, stage: Stage = Stage.HOLDING) -> None:
         self.number = number
         self.failure: Failure | None = None
         self.is_open = False
         self.is_met = False
         self.needs_group = False
-        self.stage = Stage.HOLDING
+        self.stage = stage
         self.planned_bytes: int | None = None
         self._step = step
 
@@ -150,9 +151,7 @@ class Gathering:
             if share.step != first.step:
                 why = f"rank 0 holds step {first.step} and rank {rank} holds step {share.step}"
                 return self._fails(rank, why)
-        if len(self._shares) < self._num_ranks:
-            return None
-        return Event(kind=EventKind.OPENED, number=self.number)
+        return Event(kind=EventKind.OPENED, number=self.number) if self._all_in(_PRESENT) else None
 
     def _all_in(self, stages: frozenset[Stage]) -> bool:
         return len(self._shares) == self._num_ranks and all(

@@ -9,7 +9,17 @@ from rampmeter.core.messages import FailReason
 from rampmeter.ranks.agreement import Agreed, Voter
 from rampmeter.ranks.counter import CallCounter
 from rampmeter.ranks.meeting import Attendance
-from rampmeter.ranks.words import VERDICTS, Event, EventKind, Post, Purpose, Share, as_line
+from rampmeter.ranks.words import (
+    VERDICTS,
+    Beside,
+    Event,
+    EventKind,
+    Post,
+    Purpose,
+    Share,
+    Stage,
+    as_line,
+)
 from rampmeter.throttle import FlowCounters
 
 _NO_FLOW = FlowCounters(done_bytes=0, throttled_s=0.0, blocked_s=0.0, busy_s=0.0)
@@ -54,10 +64,10 @@ class Member:
             self.stopped = True
         return agreed
 
-    def begin(self, agreed: Agreed, step: int) -> Attendance:
+    def begin(self, agreed: Agreed, step: int, *, stage: Stage = Stage.HOLDING) -> Attendance:
         """This rank holds its snapshot for the agreed save."""
         self._taken = None
-        self.attendance = Attendance(number=agreed.number, step=step)
+        self.attendance = Attendance(number=agreed.number, step=step, stage=stage)
         if self._last_failed is not None:  # it may be of this save: others were here before
             self.attendance.heard(self._last_failed)
         return self.attendance
@@ -122,7 +132,9 @@ class Member:
 
     # -- the post ----------------------------------------------------------------------------------------------
 
-    def post(self, *, num_read: int, applied: int, flow: FlowCounters = _NO_FLOW) -> Post:
+    def post(
+        self, *, num_read: int, applied: int, flow: FlowCounters = _NO_FLOW, beside: Beside | None = None
+    ) -> Post:
         """The newest state of this rank. `applied` and `flow` are of its writer."""
         save = self.attendance
         return Post(
@@ -133,4 +145,5 @@ class Member:
             num_read=num_read,
             needs_group=save is not None and save.needs_group,
             left=self.leaving,
+            beside=beside or Beside(),
         )

@@ -21,7 +21,7 @@ from rampmeter.ranks.member import Member
 from rampmeter.ranks.pace import Pace
 from rampmeter.ranks.rates import RateReader
 from rampmeter.ranks.telling import Teller
-from rampmeter.ranks.words import Event, EventKind, Post, Purpose
+from rampmeter.ranks.words import Beside, Event, EventKind, Post, Purpose, Stage
 from rampmeter.throttle import Throttle
 
 _log = logging.getLogger("rampmeter")
@@ -50,11 +50,13 @@ class Hooks:
     noticed   on every rank, with the first rank that had a notice
     wish      rank 0: asked often; what all ranks should do, None = nothing. Proposed again until it is agreed on
     ready     rank 0: with the bytes that all ranks are about to write, once in each save
+    beside    on every rank, asked often: whether a process can write for it
     """
 
     noticed: Callable[[int], None] = lambda _rank: None
     wish: Callable[[], Wish | None] = lambda: None
     ready: Callable[[int], None] = lambda _num_bytes: None
+    beside: Callable[[], Beside] = Beside
 
 
 class Team:
@@ -142,14 +144,22 @@ class Team:
         return agreed
 
     def begin_save(
-        self, agreed: Agreed, step: int, throttle: Throttle, *, max_streams: int | None = None
+        self,
+        agreed: Agreed,
+        step: int,
+        throttle: Throttle,
+        *,
+        max_streams: int | None = None,
+        is_ready: bool = True,
     ) -> RankSave:
         """This rank holds its snapshot of `step` for the agreed save; `throttle` is new and holds its writer.
 
-        Rank 0's `max_streams` counts: how many ranks may write at once, None = all.
+        Rank 0's `max_streams` counts: how many ranks may write at once, None = all. Not ready: what writes it is still
+        to be found, and the others wait for that.
         """
         with self._changed:
-            attendance = self._member.begin(agreed, step)
+            stage = Stage.HOLDING if is_ready else Stage.JOINED
+            attendance = self._member.begin(agreed, step, stage=stage)
             save = RankSave(self._member, attendance, throttle, changed=self._changed, hurry=self._wake.set)
             self._save = save
             if self.conductor is not None:
@@ -278,12 +288,14 @@ class Team:
 
     def _post(self, now_s: float) -> None:
         """On each beat, and at once where there is news for rank 0."""
+        beside = self._hooks.beside()
         with self._changed:
             save, num_read = self._save, self._bulletin.num_read
             if save is None:
-                post = self._member.post(num_read=num_read, applied=0)
+                post = self._member.post(num_read=num_read, applied=0, beside=beside)
             else:
-                post = self._member.post(num_read=num_read, applied=save.applied, flow=save.flow())
+                flow = save.flow()
+                post = self._member.post(num_read=num_read, applied=save.applied, flow=flow, beside=beside)
         is_news = self._last_post is None or _news_of(post) != _news_of(self._last_post)
         if is_news or now_s >= self._posted_s + self._beat_s:
             self._beat += 1
@@ -340,4 +352,5 @@ class Team:
 def _news_of(post: Post) -> tuple[object, ...]:
     """What rank 0 should hear at once; the rest can wait for the next beat."""
     share = post.share
-    return (post.answer, post.concluded, share.number, share.stage, post.applied, post.needs_group, post.left)
+    of_save = (share.number, share.stage, post.applied)
+    return (post.answer, post.concluded, of_save, post.needs_group, post.left, post.beside)

@@ -76,6 +76,7 @@ class Stage(StrEnum):
     """How far a rank is with its save."""
 
     NONE = "none"
+    JOINED = "joined"  # it has its snapshot; the process that is to write it is not there yet
     HOLDING = "holding"  # it has its snapshot and has not written
     READY = "ready"  # it knows how many bytes it is going to write
     DONE = "done"  # its bytes are durable
@@ -110,6 +111,22 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """Whether a process beside training can write for this rank, and should.
+
+    is_known    its state was seen
+    is_wished   it was asked for, or has so many tensors that they would slow training
+    obstacle    why it cannot; empty = it can
+    group       in which its writer is with those of the other ranks; 0 = in none
+    """
+
+    is_known: Bool = False
+    is_wished: Bool = False
+    obstacle: Line = ""
+    group: Count = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Post:
     """The newest state of one rank, beside a beat that grows while it lives.
 
@@ -126,6 +143,7 @@ class Post:
     num_read: Count = 0
     needs_group: Bool = False
     left: Bool = False
+    beside: Beside = Beside()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """The memory that two processes share: what is staged is what the other one sees."""
 
+import itertools
 import os
 import pickle
 from typing import Any
@@ -7,8 +8,10 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard, distribute_tensor
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from rampmeter.core.errors import ConfigError
 from rampmeter.daemon.arena import Arena, mapped, num_tensors, unpacked
@@ -70,18 +73,82 @@ def test_shapes_and_views_come_over(arena: Arena) -> None:
     assert found["list"][1]["deep"][0] == 77.0
 
 
+class Pair(torch.Tensor):
+    """A tensor made of two others, by the protocol that torch has for such classes."""
+
+    def __new__(cls, low, high):
+        return torch.Tensor._make_wrapper_subclass(cls, low.shape, dtype=low.dtype)
+
+    def __init__(self, low, high):
+        self.low, self.high = low, high
+
+    def __tensor_flatten__(self):
+        return ["low", "high"], "context"
+
+    @classmethod
+    def __tensor_unflatten__(cls, inner, context, _size, _stride):
+        assert context == "context"
+        return cls(inner["low"], inner["high"])
+
+    @classmethod
+    def __torch_dispatch__(cls, func, *_, **__):
+        raise NotImplementedError(func)
+
+
 def test_a_tensor_made_of_others_comes_over(arena: Arena) -> None:
-    """As a DTensor of its local shard: by the protocol that torch has for such classes."""
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    try:
-        mesh = init_device_mesh("cpu", (1,))
-        content = distribute_tensor(torch.arange(12.0).reshape(3, 4), mesh, [Shard(0)])
-        found = seen(arena, {"t": content})["t"]
-        assert isinstance(found, DTensor)
-        assert found.placements == content.placements
-        assert torch.equal(found.to_local(), content.to_local())
-    finally:
-        dist.destroy_process_group()
+    """In its parts, of the same class."""
+    found = seen(arena, {"t": Pair(torch.arange(3.0), torch.ones(3))})["t"]
+    assert isinstance(found, Pair)
+    assert torch.equal(found.low, torch.arange(3.0))
+    assert torch.equal(found.high, torch.ones(3))
+
+
+def planned(state: dict[str, Any]) -> list[Any]:
+    """What torch would write of it."""
+    planner = DefaultSavePlanner()
+    planner.set_up_planner(state)
+    return [
+        (item.index, item.type, item.tensor_data.chunk, item.tensor_data.size, planner.resolve_data(item))
+        for item in planner.create_local_plan().items
+        if item.tensor_data is not None
+    ]
+
+
+@pytest.fixture
+def mesh():
+    """Of four ranks, of which this one is the second, with nobody to talk to."""
+    dist.init_process_group("fake", store=FakeStore(), rank=1, world_size=4)
+    yield init_device_mesh("cpu", (2, 2))
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("placements", list(itertools.product([Shard(0), Shard(1), Replicate()], repeat=2)))
+def test_a_sharded_tensor_is_written_as_from_training(
+    arena: Arena, mesh: DeviceMesh, placements: tuple[Placement, ...]
+) -> None:
+    """Same part, same place in the whole, by a process without a mesh; also in lists, and where nothing is here."""
+    content = DTensor.from_local(torch.rand(3, 4), mesh, placements, run_check=False)
+    small = distribute_tensor(torch.rand(1, 4), mesh, [Shard(0), Shard(0)], src_data_rank=None)
+    state = {"t": content, "list": [content, {"deep": small}]}
+    found, expected = planned(seen(arena, state)), planned(state)
+    assert len(found) == len(expected) == 3
+    for mine, torchs in zip(found, expected, strict=True):
+        assert mine[:4] == torchs[:4]
+        assert torch.equal(mine[4], torchs[4])
+
+
+def test_a_rank_that_holds_nothing_of_a_tensor_writes_nothing_of_it(arena: Arena, mesh: DeviceMesh) -> None:
+    """A mesh of other ranks."""
+    del mesh
+    elsewhere = DTensor.from_local(torch.rand(2), DeviceMesh("cpu", [0, 2]), [Shard(0)], run_check=False)
+    assert planned(seen(arena, {"t": elsewhere})) == planned({"t": elsewhere}) == []
+
+
+def test_a_sum_that_is_not_formed_yet_is_refused(arena: Arena, mesh: DeviceMesh) -> None:
+    """By name, as training's own planner would."""
+    content = DTensor.from_local(torch.rand(2), mesh, [Partial(), Replicate()], run_check=False)
+    with pytest.raises(ConfigError, match="partial"):
+        arena.stage({"t": content})
 
 
 def test_the_snapshot_is_a_copy(arena: Arena) -> None:

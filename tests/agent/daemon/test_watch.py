@@ -7,6 +7,7 @@ import pytest
 from rampmeter.core.messages import FailReason
 from rampmeter.daemon.tidings import NOTHING_YET, Stage, Tidings
 from rampmeter.daemon.watch import OBEDIENCE_S, SILENT_S, STANDSTILL_S, Watch
+from rampmeter.ranks.group import COLLECTIVE_LIMIT_S
 
 TURN_S = 0.5
 WRITING = Tidings(number=1, stage=Stage.WRITING)
@@ -72,3 +73,17 @@ def test_who_does_not_stop_is_stuck() -> None:
 def test_a_trainer_that_was_stopped_blames_nobody() -> None:
     """Ten minutes in which nobody looked are one look."""
     assert found(1200.0, lambda _turn: None, gap_s=600.0) is None
+
+
+def test_waiting_for_other_ranks_is_no_standing_still() -> None:
+    """Its bytes are durable; that of the others takes as long as it takes, as long as it beats."""
+    assert found(1000.0, lambda turn: replace(beating(turn), stage=Stage.DURABLE)) is None
+    assert found(60.0, lambda _turn: replace(WRITING, stage=Stage.DURABLE)) is not None
+
+
+def test_a_writer_in_a_collective_is_not_taken_for_disobedient() -> None:
+    """That ends by its own limit; one that hangs beyond it is ended."""
+    watch, turn = Watch(0.0, is_alone=False), 0
+    while watch.look(turn * TURN_S, beating(turn), has_rate=False, aborted=True) is None:
+        turn += 1
+    assert OBEDIENCE_S + COLLECTIVE_LIMIT_S <= turn * TURN_S <= OBEDIENCE_S + COLLECTIVE_LIMIT_S + 2 * TURN_S

@@ -1,5 +1,6 @@
 """What a rank's training loop sees of the others, with a team and a group made by hand."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,15 +8,19 @@ import pytest
 from rampmeter.core.clock import ManualClock
 from rampmeter.core.messages import FailReason
 from rampmeter.ranks.agreement import Agreed
+from rampmeter.ranks.beside import Way
 from rampmeter.ranks.crew import Crew, SaveWord, save_wish, stop_wish
 from rampmeter.ranks.opening import Opened
-from rampmeter.ranks.words import Purpose
+from rampmeter.ranks.words import Beside, Purpose
+from rampmeter.throttle import Throttle
+from rampmeter.together import Party
 
 
 class Group:
     """Can be made anew, or not."""
 
     group = None
+    host, port = "store", 7  # it also stands for the store
 
     def __init__(self, error: Exception | None = None) -> None:
         self._error = error
@@ -85,3 +90,39 @@ def test_what_is_handed_over_comes_out_as_it_went_in(max_streams: int | None) ->
     word = SaveWord.parse(wish.detail)
     assert (wish.purpose, word.attempt, word.max_streams) == (Purpose.SAVE, 7, max_streams)
     assert str(word.name(40)) == f"step-00000040.a00007.{word.nonce}"
+
+
+class Conductor:
+    """Has heard this of the ranks."""
+
+    def __init__(self, *besides: Beside) -> None:
+        self.beside = dict(enumerate(besides))
+
+
+def test_what_keeps_processes_from_writing_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """However often the next save is wished for; another reason is told again."""
+    able = Beside(is_known=True, is_wished=True)
+    team: Any = Team(None)
+    crew = crew_of(Group(), team)
+    for obstacle in ("it is slow", "it is slow", "it is gone"):
+        team.conductor = Conductor(able, replace(able, obstacle=obstacle))
+        assert crew.way() is Way.THREAD
+    assert [record.message.rpartition("beside it: ")[2] for record in caplog.records] == [
+        "rank 1: it is slow",
+        "rank 1: it is gone",
+    ]
+    team.conductor = Conductor(able, able)
+    assert crew.way() is Way.PROCESS_ANEW
+
+
+@pytest.mark.parametrize(("way", "group"), [(Way.PROCESS, None), (Way.PROCESS_ANEW, 3)])
+def test_a_new_group_of_writers_has_the_number_of_its_save(way: Way, group: int | None) -> None:
+    """No group had it before, and all ranks know it; nothing is made on the training thread."""
+    made = Group()
+    agreed = agreed_on(save_wish(7, None, way), new_group=False)
+    throttle = Throttle(clock=ManualClock())
+    party = crew_of(made, Team(agreed)).together(agreed, 40, throttle, None).party
+    assert party == Party(rank=1, num_ranks=2, group=group, host="store", port=7)
+    assert made.num_renewed == 0
+    in_threads = agreed_on(save_wish(7, None), new_group=False)
+    assert crew_of(made, Team(agreed)).together(in_threads, 40, throttle, None).party is None

@@ -47,6 +47,22 @@ def test_it_opens_when_all_hold_the_same_step() -> None:
     assert save.next() is None
 
 
+def test_a_rank_whose_writer_is_not_there_yet_is_waited_for() -> None:
+    """It holds its snapshot; the others begin when the process that writes it is there."""
+    save = Save()
+    save.post(0, Stage.HOLDING)
+    save.post(1, Stage.JOINED)
+    assert save.next() is None
+    save.post(1, Stage.JOINED, step=41)
+    assert save.next() == (EventKind.FAILED, 1, "rank 0 holds step 40 and rank 1 holds step 41")
+    again = Save()
+    again.post(0, Stage.HOLDING)
+    again.post(1, Stage.JOINED)
+    assert again.next() is None
+    again.post(1, Stage.HOLDING)
+    assert again.next() == (EventKind.OPENED, 0, "")
+
+
 def test_different_steps_fail_it_naming_both() -> None:
     """A checkpoint of two steps is none."""
     save = Save(3)
