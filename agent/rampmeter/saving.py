@@ -291,7 +291,7 @@ class Saver:
         )
 
     def _order(self, save: Save, record: SaveRecord, number: int) -> Order:
-        """The writer is there: training may wait for all others to be so far, and begins."""
+        """Asked when the writer is there; given once those of all other ranks are, too."""
         told = None if save.together is None else save.together.party
         party = None if told is None else self._route.party_here(told)
         self._before_plan(save)

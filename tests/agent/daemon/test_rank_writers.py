@@ -11,6 +11,7 @@ import torch
 
 from rampmeter.core.clock import SystemClock
 from rampmeter.layout import Root
+from rampmeter.manifest import read_manifest
 from rampmeter.ranks.group import COLLECTIVE_LIMIT_S
 from rampmeter.restore import restore
 from support.crew_job import SILENT_S
@@ -25,6 +26,7 @@ CLOCK = SystemClock()
 NUM_FLOATS = 1_000_000
 """In each of a rank's four tensors: 16 MB a rank, four seconds of the budget."""
 
+BUDGET = 8_000_000
 FEW_FLOATS = 25_000
 SOON_S = 6.0
 """What is told at once, on a machine that is busy with other tests."""
@@ -164,7 +166,7 @@ def test_a_lost_writer_costs_one_save_and_the_second_one_the_way(
 
 
 def test_a_writer_that_is_stopped_is_ended_by_its_rank(metered: Callable[..., Job], root: Root) -> None:
-    """Also that of rank 0, which all others wait for; the next save has a new one."""
+    """Also that of rank 0, which all others wait for; the next save has a new one, and tells of the flow of the job."""
     job = metered()
     in_mid_flush(root)
     stopped = writer(job, 0)
@@ -174,6 +176,9 @@ def test_a_writer_that_is_stopped_is_ended_by_its_rank(metered: Callable[..., Jo
     wait_for(lambda: not is_running(stopped), what="its end", limit_s=SOON_S)
     saved(job, 1, committed=True)
     ended(job)
+    lease = read_manifest(root.directory(root.committed_steps()[0])).lease
+    assert lease is not None
+    assert lease.bytes_per_s > 0.75 * BUDGET, "of both ranks, not of rank 0 alone"
     assert loaded(root, NUM_FLOATS) == job.find("saved", rank=0, committed=True)[-1]["step"]
 
 
