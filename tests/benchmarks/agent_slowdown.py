@@ -2,9 +2,9 @@
 
 A step computes in Python and in torch, as training loops do. In each round four sides save the same state while the
 same loop runs: ours and plain, each in a thread and in a process of its own. A figure is the mean step beside ours over
-the mean step beside theirs in the same round. `large` has 16 tensors, `small` 6,000. The loop runs for the first quarter of each
-tenth of a second: all parts of a flush are seen, and one of 6,000 tensors in a thread, which a loop slows as much as it
-slows the loop, is over in time for four sides and nine rounds.
+the mean step beside theirs in the same round. `large` has 16 tensors, `small` 6,000. The loop runs for the first
+quarter of each tenth of a second: all parts of a flush are seen, and one of 6,000 tensors in a thread, which a loop
+slows as much as it slows the loop, is over sooner.
 
 agent.slowdown_ratio.NAME                      ours with `mode="auto"` over plain in a thread, which is its default
 agent.slowdown_ratio.NAME.OURS_over_plain_THEIRS   the four pairs; beside each what a step and a flush took
