@@ -28,7 +28,6 @@ GATE = "RAMPMETER_TEST_GATE"
 
 MIB = 1024 * 1024
 LIMIT_S = 200.0
-LARGE = {"t": torch.ones(4 * MIB)}
 
 
 def at_rate(bytes_per_s, until_s=None):

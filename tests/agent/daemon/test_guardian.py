@@ -11,7 +11,8 @@ from rampmeter.daemon.guardian import Guardian
 from rampmeter.daemon.hired import HiredWriter
 from rampmeter.layout import Root
 from rampmeter.throttle import Throttle
-from support.hired import CLOCK, LARGE, Desk, failed
+from support.hired import CLOCK, Desk, failed
+from support.large import LARGE
 from support.waiting import wait_for
 
 

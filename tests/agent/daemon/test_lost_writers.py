@@ -11,7 +11,8 @@ import torch
 from rampmeter.daemon import watch
 from rampmeter.daemon.guardian import Guardian
 from rampmeter.throttle import Throttle
-from support.hired import CLOCK, GATE, LARGE, LIMIT_S, MIB, Desk, HeldBeforeCommit, at_rate, failed
+from support.hired import CLOCK, GATE, LIMIT_S, MIB, Desk, HeldBeforeCommit, at_rate, failed
+from support.large import LARGE
 from support.processes import is_running
 from support.waiting import wait_for
 

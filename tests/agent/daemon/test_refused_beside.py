@@ -10,7 +10,8 @@ import torch
 from rampmeter.daemon.guardian import Guardian
 from rampmeter.layout import Root
 from rampmeter.throttle import Throttle
-from support.hired import LARGE, LIMIT_S, MIB, Desk, failed, no_checkpoint
+from support.hired import LIMIT_S, MIB, Desk, failed, no_checkpoint
+from support.large import LARGE
 from support.small_disk import may_mount, small_disk
 from support.waiting import wait_for
 

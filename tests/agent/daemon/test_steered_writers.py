@@ -7,7 +7,8 @@ from rampmeter.daemon.guardian import Guardian
 from rampmeter.daemon.parcel import Met
 from rampmeter.daemon.tidings import NOTHING_YET
 from rampmeter.throttle import Throttle
-from support.hired import CLOCK, LARGE, LIMIT_S, MIB, Desk, at_rate, failed, no_checkpoint
+from support.hired import CLOCK, LIMIT_S, MIB, Desk, at_rate, failed, no_checkpoint
+from support.large import LARGE
 from support.waiting import wait_for
 
 SOON_S = 0.4
