@@ -116,6 +116,10 @@ class Conductor:
         """Nobody but rank 0 needs the store any more."""
         return self._lead.all_have_left()
 
+    def lag(self, step_s: float | None) -> str:
+        """Which rank calls `step()` too seldom, in words; empty = none. `step_s` are between two calls of rank 0."""
+        return self._lead.lag(step_s)
+
     @property
     def missing(self) -> str:
         """Which rank is heard no more, in words; empty = none."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from rampmeter.ranks.agreement import Proposer
 from rampmeter.ranks.counter import CallCounter
+from rampmeter.ranks.lagging import lag
 from rampmeter.ranks.liveness import Silence, missed_s
 from rampmeter.ranks.meeting import Gathering
 from rampmeter.ranks.words import VERDICTS, Beside, Event, Post, Purpose, Stage
@@ -89,6 +90,11 @@ class Lead:
         """Who is heard no more and has not said that it leaves, in words; empty = nobody."""
         left = {rank for rank, post in self._posts.items() if post.left}
         return self._silence.longest(missed_s(self._num_ranks), but=left)
+
+    def lag(self, step_s: float | None) -> str:
+        """Which rank calls `step()` too seldom, in words; empty = none. `step_s` are between two calls of rank 0."""
+        here = {rank: post.num_calls for rank, post in self._posts.items() if not post.left}
+        return lag(here, step_s) if len(here) == self._num_ranks else ""
 
     @property
     def beside(self) -> dict[int, Beside]:

@@ -138,6 +138,7 @@ class Member:
         """The newest state of this rank. `applied` and `flow` are of its writer."""
         save = self.attendance
         return Post(
+            num_calls=self.counter.num_calls,
             answer=self._voter.answer,
             concluded=self._voter.concluded if self._taken is None else self._taken.number - 1,
             share=Share() if save is None else save.share(flow),

@@ -239,6 +239,8 @@ class Team:
         self._look(now_s)
         if self.conductor is not None:
             self._pace_of_calls.look(now_s, self._counter.num_calls)
+            with self._changed:
+                self._teller.lags(self.conductor.lag(self._pace_of_calls.step_s))
             self._propose_wish()
             if self.conductor.conduct(now_s):
                 self._read()

@@ -18,7 +18,13 @@ class Teller:
     def __init__(self, rank: int) -> None:
         self._is_heard = rank == 0
         self._num_aborted = 0
-        self._has_told = False
+        self._has_told = self._has_told_lag = False
+
+    def lags(self, trouble: str) -> None:
+        """A rank calls `step()` too seldom; empty = none does. Told once in a job."""
+        if trouble and not self._has_told_lag:
+            self._has_told_lag = True
+            _log.warning("%s", trouble)
 
     def heard(self, event: Event) -> None:
         """Read an event, in the order of the log."""

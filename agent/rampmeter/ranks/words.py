@@ -130,12 +130,14 @@ class Beside:
 class Post:
     """The newest state of one rank, beside a beat that grows while it lives.
 
+    num_calls   of `step()` so far
     concluded   the newest proposal that is behind it: begun, missed or dropped
     applied     the version of the rate that its writer has
     num_read    how much of the log it has read
     needs_group the collectives of its last save failed: they need a new process group
     """
 
+    num_calls: Count = 0
     answer: Answer = Answer()
     concluded: Count = 0
     share: Share = Share()
