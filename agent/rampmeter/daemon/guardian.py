@@ -140,8 +140,11 @@ class Guardian:
         with self._lock:
             self._closed = True
             writer, self._writer = self._writer, None
+            starting = self._starting
         if writer is not None:
             _end(writer, limit_s)
+        if starting is not None:
+            starting.join(END_LIMIT_S)
 
     # -- a save ------------------------------------------------------------------------------------------------
 
@@ -218,7 +221,7 @@ class Guardian:
         try:
             while not writer.has_started(_TURN_S):
                 if self._closed:
-                    _end(writer)
+                    _end(writer, limit_s=0.0)  # it has begun nothing that it could end
                     return None
                 if self._clock.now() >= until_s:
                     raise WriterLost(f"did not start within {START_LIMIT_S:.0f} s")  # noqa: TRY301
