@@ -216,6 +216,7 @@ class Saver:
                 save.result,
                 partial(save.pulse, self._clock),
                 is_in_storage=lambda: save.throttle.is_in_storage,
+                clock=self._clock,
             )
             finished = wait(limit_s)
             if not finished:
