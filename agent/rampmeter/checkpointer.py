@@ -14,10 +14,10 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from rampmeter import restore as restoring
+from rampmeter.comeback import restore_in_turn
 from rampmeter.config import Beliefs, Bounds, Names, job_settings, last_part, whole_or_none
 from rampmeter.core.clock import Clock, SystemClock
-from rampmeter.core.errors import ConfigError, LeaseLost, RestoreError, SavesFailing
+from rampmeter.core.errors import ConfigError, SavesFailing
 from rampmeter.core.messages import EndReason, Survives
 from rampmeter.core.proving import DEFAULT_EVERY_S, Proving
 from rampmeter.daemon.mode import Mode
@@ -25,15 +25,12 @@ from rampmeter.events import Event, Restored
 from rampmeter.flushthread import in_thread_of_its_own
 from rampmeter.janitor import Janitor
 from rampmeter.layout import Claim, Root, StepName
-from rampmeter.leaving import ExitWatch, reason_of_end
+from rampmeter.leaving import EXIT_PREEMPTED, ExitWatch, reason_of_end
 from rampmeter.norms import checked_ratio
 from rampmeter.preflight.lookout import Lookout
 from rampmeter.ranks.crew import REPLACED, Crew
 from rampmeter.ranks.opening import num_ranks, open_together
 from rampmeter.ranks.team import Hooks
-from rampmeter.reading.rankpace import rank_slot
-from rampmeter.reading.slot import Slot, read_slot, unpaced
-from rampmeter.reading.turns import LEAVING
 from rampmeter.report import SaveReport
 from rampmeter.rereading.rereader import Rereader
 from rampmeter.restore import RestoredCheckpoint
@@ -48,9 +45,6 @@ from rampmeter.taking import Taking
 from rampmeter.together import Rank
 
 _log = logging.getLogger("rampmeter")
-
-EXIT_PREEMPTED = 75
-"""EX_TEMPFAIL: supervisors start the job again."""
 
 EXIT_REPLACED = 1
 DEFAULT_CLOSE_LIMIT_S = 60.0
@@ -271,7 +265,10 @@ class Checkpointer:
         """
         taking = self._started
         begun_s = self._clock.now()
-        found = self._restore(taking, state, step=step, fresh=fresh)
+        reader = None if taking.voice is None or self._closed else taking.voice.desk.reader
+        found = restore_in_turn(
+            self._root, state, step=step, fresh=fresh, reader=reader, crew=self._crew, clock=self._clock
+        )
         if found is not None and taking.voice is not None:
             load_s = self._clock.now() - begun_s
             taking.voice.desk.restored(found.step, load_s=load_s, rolled_back=found.rolled_back)
@@ -285,30 +282,6 @@ class Checkpointer:
             )
         )
         return found.step
-
-    def _restore(
-        self, taking: Taking, state: State, *, step: int | None, fresh: bool
-    ) -> RestoredCheckpoint | None:
-        load = partial(
-            restoring.restore, self._root, state, step=step, fresh=fresh, slot=self._read_slot(taking)
-        )
-        try:
-            if self._crew is None:
-                return load()
-            with self._crew.group_of_its_own() as group:
-                return load(group=group, who_is_gone=self._crew.who_is_gone)
-        except LeaseLost as error:
-            if str(error) == LEAVING:
-                raise SystemExit(EXIT_PREEMPTED) from error
-            raise RestoreError(
-                "nothing is loaded: a newer attempt of this job has claimed the root"
-            ) from error
-
-    def _read_slot(self, taking: Taking) -> Slot:
-        reader = None if taking.voice is None or self._closed else taking.voice.desk.reader
-        if self._crew is not None:
-            return partial(rank_slot, reader, self._crew.rank.number, self._clock)
-        return unpaced if reader is None else partial(read_slot, reader)
 
     def _go_on_from(self, found: RestoredCheckpoint, *, by_name: bool) -> None:
         name = StepName.parse(found.directory)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from rampmeter.core.clock import Clock, SystemClock
 from rampmeter.throttle import FlowCounters
 
 T = TypeVar("T")
@@ -21,6 +22,8 @@ Nobody who computes is in a call into the storage at each of so many looks.
 """
 
 _LOOK_S = 0.25
+_LONGEST_LOOK_S = 2 * _LOOK_S
+"""A look takes longer where the cores are busy; a process that was stopped in one blames nobody for the time."""
 
 
 def in_thread_of_its_own(function: Callable[[], T]) -> "Future[T]":
@@ -46,17 +49,20 @@ def wait_while_it_moves(
     *,
     is_in_storage: Callable[[], bool] = lambda: False,
     hung_s: float = HUNG_S,
+    clock: Clock | None = None,
 ) -> bool:
     """Whether the flush has ended within `limit_s`; at once no, if it stands still in storage for `hung_s`.
 
     Before its first byte, and in calls without bytes, the counters do not tell a hung flush from one that looks at its
     values: `is_in_storage` does.
     """
-    before, still_s, left_s = counters(), 0.0, limit_s
+    clock = clock or SystemClock()
+    before, still_s, left_s, looked_s = counters(), 0.0, limit_s, clock.now()
     while not _has_ended(result, min(_LOOK_S, left_s)):
         left_s -= _LOOK_S
-        now = counters()
-        still_s = still_s + _LOOK_S if _stands_still(before, now, is_in_storage()) else 0.0
+        now_s, now = clock.now(), counters()
+        look_s, looked_s = min(now_s - looked_s, _LONGEST_LOOK_S), now_s
+        still_s = still_s + look_s if _stands_still(before, now, is_in_storage()) else 0.0
         if left_s <= 0.0 or still_s >= hung_s:
             return False
         before = now

@@ -12,6 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from rampmeter.core.messages import EndReason
 
+EXIT_PREEMPTED = 75
+"""EX_TEMPFAIL: supervisors start the job again."""
+
 _LIMIT_S = 90.0
 """How long the exit waits for `on_exit`: longer than that waits for a save that moves, which may be its commit."""
 

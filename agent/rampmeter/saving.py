@@ -1,11 +1,9 @@
 """One save from snapshot to commit, without ever holding training up for more than the staging.
 
-One save is in flight at a time; its buffers are kept for the next one. A save that fails or is aborted removes its own
-directory and reports a reason; nothing here raises into training, and nothing here deletes another save's files. In a
-job of many ranks each makes its share, and rank 0 alone commits and removes.
+One save is in flight at a time; its buffers are kept for the next one. Nothing here raises into training; what the end
+of a save means is for `aftermath` to say. In a job of many ranks each makes its share, and rank 0 alone commits.
 """
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -15,6 +13,7 @@ import torch
 from torch.optim import Optimizer
 
 from rampmeter import dcp
+from rampmeter.aftermath import Aftermath
 from rampmeter.commit import SaveRecord, WrittenFile, commit
 from rampmeter.completeness import Completeness
 from rampmeter.core.clock import Clock, SystemClock
@@ -23,8 +22,7 @@ from rampmeter.daemon.following import Company
 from rampmeter.daemon.mode import Mode
 from rampmeter.daemon.parcel import Order
 from rampmeter.daemon.route import ProcessRoute
-from rampmeter.failing import meaning, reason_of
-from rampmeter.files import remove_tree
+from rampmeter.failing import reason_of
 from rampmeter.flushed import flush_record
 from rampmeter.flushthread import wait_while_it_moves
 from rampmeter.inflight import Save
@@ -38,7 +36,6 @@ from rampmeter.state import State, has_data_position, resolve, snapshot
 from rampmeter.throttle import Throttle
 from rampmeter.together import CourseTogether, Rank, Together
 
-_log = logging.getLogger("rampmeter")
 _ABORT_LIMIT_S = 5.0
 _HUNG_ABORT_S = 0.5
 """For one that was aborted: it may have to end a write, and no more."""
@@ -81,8 +78,7 @@ class Saver:
             mode, writer_class=writer_class, num_ranks=self._rank.num_ranks, clock=self._clock
         )
         self._current: Save | None = None
-        self._leftovers: set[StepName] = set()
-        """Directories of failed saves that could not be removed yet: the storage was in trouble."""
+        self._aftermath = Aftermath(root, is_first=self._rank.number == 0, clock=self._clock)
 
     def go_on_from(self, parent: StepName | None, norms: tuple[KeyNorm, ...]) -> None:
         """What training holds came from the checkpoint `parent`, and its tensors had these norms then."""
@@ -176,14 +172,19 @@ class Saver:
             together=together,
             begun_at_s=self._clock.now(),
         )
-        if self._current is not None:
+        if self._current is None:
+            self._current = save
+            self._begin(save, state)
+        else:
             self._refuse(save)
-            return save.result
-        self._current = save
+        return save.result
+
+    def _begin(self, save: Save, state: State) -> None:
+        together = save.together
         if together is not None:
             save.course = CourseTogether(
                 joined=lambda: save.joined,
-                throttle=throttle,
+                throttle=save.throttle,
                 on_failed=lambda error: self._failed_early(save, error),
             )
         try:
@@ -197,7 +198,6 @@ class Saver:
             save.joined = together.join() if together else None
             save.begun.set()
             upload.add_done_callback(lambda done: self._end(save, done.exception()))
-        return save.result
 
     def _refuse(self, save: Save) -> None:
         if save.together is not None:
@@ -216,6 +216,7 @@ class Saver:
                 save.result,
                 partial(save.pulse, self._clock),
                 is_in_storage=lambda: save.throttle.is_in_storage,
+                clock=self._clock,
             )
             finished = wait(limit_s)
             if not finished:
@@ -321,7 +322,7 @@ class Saver:
     def _failed_early(self, save: Save, error: BaseException) -> None:
         """One rank has failed: what all ranks still say to each other may take long, and no lease waits for it."""
         save.throttle.abort(FailReason.RANK_FAILED)
-        self._tell_end(save, error)
+        self._aftermath.tell(save, error)
 
     def _parts_of(self, state: State) -> Mapping[str, Any]:
         parts = resolve(state)
@@ -359,55 +360,15 @@ class Saver:
     def _end(self, save: Save, error: BaseException | None) -> None:
         """The save is over, one way or the other. Runs on the flush thread, or on the caller's if nothing started."""
         save.throttle.end()
-        failure = self._failure(save, error)
+        failure = self._aftermath.failure(save, error)
         try:
-            report = self._tell_end(save, failure)
+            report = self._aftermath.tell(save, failure)
         finally:
             if failure is None:
                 norms = None if save.manifest is None else save.manifest.norms
                 self.go_on_from(save.name, norms or ())
-            elif self._rank.number == 0:
-                self._leftovers.add(save.name)
-            with save.throttle.in_storage():
-                for name in list(self._leftovers):
-                    self._remove(name)
+            self._aftermath.tidy_up(save, failure)
             self._current = None
             if save.joined is not None:
                 save.joined.end(failure, needs_group=save.uses_group and dcp.ends_group(error))
             save.result.set_result(report)
-
-    def _failure(self, save: Save, error: BaseException | None) -> BaseException | None:
-        """What is committed stays so, whatever failed afterwards. Rank 0 knows; the others believe what they hear."""
-        if save.manifest is not None:
-            return None
-        if self._rank.number == 0 and error is None:
-            return RuntimeError("no manifest was written")
-        return error if save.joined is None or error is None else save.joined.cause_of(error)
-
-    def _tell_end(self, save: Save, error: BaseException | None) -> SaveReport:
-        """The report, told when it is first known."""
-        if save.report is None:
-            reason = None if error is None else self._reason(save, error)
-            save.report = save.as_report(reason, self._clock.now())
-            save.on_end(save.report)
-        return save.report
-
-    @staticmethod
-    def _reason(save: Save, error: BaseException) -> FailReason:
-        cause = dcp.cause_of(error)
-        reason = save.aborted_for or reason_of(cause)
-        _log.warning(
-            "step %d was not saved (%s): %s",
-            save.name.step,
-            reason,
-            "; ".join(filter(None, (str(cause), meaning(reason)))),
-        )
-        return reason
-
-    def _remove(self, name: StepName) -> None:
-        try:
-            remove_tree(self._root.directory(name))
-        except OSError as error:
-            _log.warning("the leftovers of %s stay until the next save has ended: %s", name, error)
-        else:
-            self._leftovers.discard(name)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.distributed.checkpoint.filesystem import FileSystem, FileSystemWriter
 
-from rampmeter import files, saving
+from rampmeter import aftermath, files, saving
 from rampmeter.core.messages import FailReason
 from rampmeter.layout import Root
 from rampmeter.report import SaveReport
@@ -114,7 +114,7 @@ def test_the_lease_does_not_wait_for_the_leftovers(
         assert may_remove.wait(LIMIT_S)
         remove(directory)
 
-    monkeypatch.setattr(saving, "remove_tree", slow)
+    monkeypatch.setattr(aftermath, "remove_tree", slow)
     throttle = Throttle()
     throttle.set_rate(None)
     saver = make_saver(writer_class=troubled("full", "__0_0.distcp"))
@@ -136,13 +136,13 @@ def test_leftovers_that_cannot_be_removed_go_when_the_next_save_has_ended(
         raise OSError(errno.ENOTCONN, "gone")
 
     saver = make_saver(check_finite=True)
-    monkeypatch.setattr(saving, "remove_tree", refuse)
+    monkeypatch.setattr(aftermath, "remove_tree", refuse)
     throttle = Throttle()
     failed = saver.begin(1, STATE, throttle)
     throttle.abort("revoked")
     assert failed.result(LIMIT_S).reason is FailReason.REVOKED
     assert [name.step for name in root.step_names()] == [1]
-    monkeypatch.setattr(saving, "remove_tree", remove)
+    monkeypatch.setattr(aftermath, "remove_tree", remove)
     assert save(saver, 2, STATE).committed
     assert [name.step for name in root.step_names()] == [2]
 
@@ -158,7 +158,7 @@ def test_a_removal_that_hangs_does_not_hold_the_end_up(
         hangs.set()
         goes_on.wait(LIMIT_S)
 
-    monkeypatch.setattr(saving, "remove_tree", hang)
+    monkeypatch.setattr(aftermath, "remove_tree", hang)
     monkeypatch.setitem(saving.wait_while_it_moves.__kwdefaults__, "hung_s", 1.0)
     throttle = Throttle()
     throttle.set_rate(None)

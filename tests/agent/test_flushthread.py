@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from rampmeter.core.clock import Clock
 from rampmeter.flushthread import in_thread_of_its_own, wait_while_it_moves
 from rampmeter.throttle import FlowCounters
 
@@ -16,16 +17,23 @@ NOT_BEGUN = FlowCounters(done_bytes=0, throttled_s=0.0, blocked_s=0.0, busy_s=0.
 
 
 def num_looks(
-    readings: list[FlowCounters], *, hung_s: float, is_in_storage: Callable[[], bool] = lambda: False
+    readings: list[FlowCounters],
+    *,
+    hung_s: float,
+    is_in_storage: Callable[[], bool] = lambda: False,
+    limit_s: float = 0.75,
+    clock: Clock | None = None,
 ) -> int:
-    """How often a flush that is seen so, the last reading for ever, is looked at within 0.75 s; it does not end."""
+    """How often a flush that is seen so, the last reading for ever, is looked at in this time; it does not end."""
     looks: list[int] = []
 
     def counters() -> FlowCounters:
         looks.append(1)
         return readings[min(len(looks), len(readings)) - 1]
 
-    assert not wait_while_it_moves(Future(), counters, 0.75, is_in_storage=is_in_storage, hung_s=hung_s)
+    assert not wait_while_it_moves(
+        Future(), counters, limit_s, is_in_storage=is_in_storage, hung_s=hung_s, clock=clock
+    )
     return len(looks)
 
 
@@ -76,6 +84,28 @@ def test_one_that_stands_still_in_a_call_without_bytes_is_not(reading: FlowCount
     assert num_looks(readings, hung_s=0.25, is_in_storage=lambda: True) == 2
     turns = itertools.cycle([True, False])
     assert num_looks(readings, hung_s=0.5, is_in_storage=lambda: next(turns)) == 4
+
+
+class Ticks:
+    """A clock that is read once for each look: so many seconds pass from one to the next."""
+
+    def __init__(self, tick_s: float) -> None:
+        self._readings = itertools.count()
+        self._tick_s = tick_s
+
+    def now(self) -> float:
+        return next(self._readings) * self._tick_s
+
+    def sleep(self, duration_s: float) -> None:
+        raise AssertionError("nobody sleeps by it")
+
+
+@pytest.mark.parametrize(("look_s", "num_seen"), [(0.25, 5), (0.45, 4), (1000.0, 3)])
+def test_the_time_that_looks_take_counts_but_not_all_of_one_in_which_the_process_was_stopped(
+    look_s: float, num_seen: int
+) -> None:
+    """On a busy machine a second of standing still is no more looks than fit into it, and never less than two."""
+    assert num_looks([BEGUN], hung_s=1.0, limit_s=5.0, clock=Ticks(look_s)) == num_seen
 
 
 @pytest.mark.parametrize("field", ["done_bytes", "throttled_s"])

@@ -2,6 +2,9 @@
 
 python tests/benchmarks/run.py                 everything, some ten minutes
 python tests/benchmarks/run.py loop ledger     only these; other entries of the file stay
+python tests/benchmarks/run.py loop --json     the figures of this run on stdout, too, each with its promise
+
+Exits with 1 if a figure of this run misses what was promised of it.
 """
 
 import argparse
@@ -16,6 +19,7 @@ from rich.table import Table
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+from benchmarks.promises import is_missed, promise_of  # noqa: E402
 from benchmarks.summary import Result  # noqa: E402
 
 OUTPUT = HERE.parent.parent / "build" / "bench.json"
@@ -97,36 +101,68 @@ SUITES: dict[str, Callable[[], dict[str, Result]]] = {
 }
 
 
-def main() -> None:
+def main() -> int:
+    chosen, as_json = arguments()
+    console = Console(stderr=True)
+    measured: dict[str, Result] = {}
+    for name in chosen:
+        with console.status(f"measuring {name}: {SUITES[name].__doc__}"):
+            measured |= SUITES[name]()
+        results = written_with(measured)
+    if as_json:
+        print(json.dumps({name: judged(name, entry) for name, entry in sorted(measured.items())}, indent=1))
+    console.print(table(results))
+    missed = sorted(name for name, entry in measured.items() if is_missed(name, entry))
+    if missed:
+        console.print(f"[red]missed: {', '.join(missed)}[/]", soft_wrap=True)
+    return 1 if missed else 0
+
+
+def arguments() -> tuple[list[str], bool]:
+    """Which suites, and whether --json."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
         "suites", nargs="*", metavar="SUITE", help=f"of {', '.join(SUITES)}; all if none is named"
     )
-    chosen = parser.parse_args().suites or list(SUITES)
-    if unknown := set(chosen) - set(SUITES):
+    parser.add_argument("--json", action="store_true", help="the figures of this run on stdout")
+    given = parser.parse_args()
+    if unknown := set(given.suites) - set(SUITES):
         parser.error(f"no such suite: {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
-    console = Console(stderr=True)
+    return given.suites or list(SUITES), given.json
+
+
+def written_with(measured: dict[str, Result]) -> dict[str, Result]:
+    """All that is in the file now: what was measured, and what other runs have found."""
     OUTPUT.parent.mkdir(exist_ok=True)
-    results = json.loads(OUTPUT.read_text()) if OUTPUT.exists() else {}
-    for name in chosen:
-        with console.status(f"measuring {name}: {SUITES[name].__doc__}"):
-            results |= SUITES[name]()
-        OUTPUT.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
-    console.print(table(results))
+    before = json.loads(OUTPUT.read_text()) if OUTPUT.exists() else {}
+    results = before | measured
+    OUTPUT.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+    return results
+
+
+def judged(name: str, entry: Result) -> Result:
+    """The figure, its promise (null = none was made) and whether it is kept."""
+    promise = promise_of(name)
+    return entry | {"promise": promise and str(promise), "kept": not is_missed(name, entry)}
 
 
 def table(results: dict[str, Result]) -> Table:
     shown = Table(title=str(OUTPUT.relative_to(Path.cwd())) if OUTPUT.is_relative_to(Path.cwd()) else None)
-    for heading in ("name", "value", "unit", "runs", "low", "high", "load"):
+    for heading in ("name", "value", "promise", "unit", "runs", "low", "high", "load"):
         shown.add_column(heading, justify="left" if heading == "name" else "right")
     for name, entry in sorted(results.items()):
+        more = (str(entry.get(key, "")) for key in ("unit", "runs", "low", "high", "load"))
         shown.add_row(
-            name, *(str(entry.get(key, "")) for key in ("value", "unit", "runs", "low", "high", "load"))
+            name,
+            str(entry["value"]),
+            str(promise_of(name) or ""),
+            *more,
+            style="red" if is_missed(name, entry) else None,
         )
     return shown
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Trainers that have their saves written by a writer process, each a real process that may be killed or leave.
+"""Trainers that have their saves written by a writer process, or write them in a thread: processes to kill or to stop.
 
 `python -m support.hired_trainer` imports torch once, then forks a trainer for each job that it is told on stdin (JSON,
 one a line). A trainer tells on stdout what happens to it, one JSON object a line.
@@ -13,7 +13,9 @@ from pathlib import Path
 import torch
 
 from rampmeter.daemon.guardian import Guardian
+from rampmeter.daemon.mode import Mode
 from rampmeter.layout import Root
+from rampmeter.saving import Saver
 from rampmeter.throttle import Throttle
 from support.hired import CLOCK, GATE, Desk, HeldBeforeCommit
 from support.waiting import wait_for
@@ -30,6 +32,17 @@ def train(job):
     if job.get("gate"):
         os.environ[GATE] = job["gate"]
         Path(job["gate"]).touch()
+    begin_and_tell = write_in_a_thread if job.get("in_a_thread") else have_it_written
+    begin_and_tell(job)
+    leave(job.get("leaves"))
+
+
+def make_state():
+    """4 MiB. Never before a fork: the threads that torch fills it with would be missed after it."""
+    return {"t": torch.ones(MIB)}
+
+
+def have_it_written(job):
     guardian = Guardian(CLOCK)
     guardian.warm_up()
     desk = Desk(Root(job["root"]), guardian)
@@ -37,16 +50,30 @@ def train(job):
     if job.get("forks") and os.fork() == 0:
         time.sleep(60)
         os._exit(0)
+    until_s = None
     if "rate" in job:
         throttle = Throttle()
         kind = HeldBeforeCommit if job.get("gate") else None
-        desk.begin(1, {"t": torch.ones(MIB)}, throttle, writer_class=kind)
-        wait_for(lambda: desk.first_bytes, what="the first byte in hand")
-        until_s = None if job.get("lease_s") is None else CLOCK.now() + job["lease_s"]
-        throttle.set_rate(job["rate"], until_s)
-        wait_for(lambda: throttle.counters().done_bytes >= job.get("until_bytes", 0), what="the bytes")
-    tell("there", pid=os.getpid(), writer=guardian.pid)
-    leave(job.get("leaves"))
+        desk.begin(1, make_state(), throttle, writer_class=kind)
+        until_s = give_rate(job, throttle, desk.first_bytes)
+    tell("there", pid=os.getpid(), writer=guardian.pid, until_s=until_s)
+
+
+def write_in_a_thread(job):
+    root, throttle, first_bytes = Root(job["root"]), Throttle(), []
+    saver = Saver(root, root.claim_attempt(), job="test", mode=Mode.THREAD)
+    saver.begin(1, make_state(), throttle, first_bytes.append)
+    until_s = give_rate(job, throttle, first_bytes)
+    tell("there", pid=os.getpid(), writer=os.getpid(), until_s=until_s)
+
+
+def give_rate(job, throttle, first_bytes):
+    """Once the first byte is in hand, and until so many bytes are out; returns until when it may be used."""
+    wait_for(lambda: first_bytes, what="the first byte in hand")
+    until_s = None if job.get("lease_s") is None else CLOCK.now() + job["lease_s"]
+    throttle.set_rate(job["rate"], until_s)
+    wait_for(lambda: throttle.counters().done_bytes >= job.get("until_bytes", 0), what="the bytes")
+    return until_s
 
 
 def leave(how):

@@ -12,6 +12,20 @@ def is_running(pid: int) -> bool:
         return False
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether none of its threads runs until somebody lets it go on."""
+    states = [
+        stat.read_text().rpartition(")")[2].split()[0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")
+    ]
+    return set(states) == {"T"}
+
+
+def num_sleeps(pid: int) -> int:
+    """How often its threads have gone to sleep by themselves."""
+    found = [status.read_text() for status in Path(f"/proc/{pid}/task").glob("*/status")]
+    return sum(int(text.partition("\nvoluntary_ctxt_switches:")[2].split()[0]) for text in found)
+
+
 def num_descriptors() -> int:
     """Open in this process."""
     return len(list(Path("/proc/self/fd").iterdir()))

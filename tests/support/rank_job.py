@@ -38,6 +38,9 @@ class Rank:
         self.rank = rank
         self.job = job
         self.saves = []
+        self.num_agreed = (
+            0  # what tests count saves by: a proposal that is aborted takes a number of the product's
+        )
 
     def tell(self, what, **more):
         line = json.dumps({"rank": self.rank, "what": what, **more}) + "\n"
@@ -105,9 +108,10 @@ class Rank:
                 self.tell("waited", seconds=waited, call=self.calls)
             if agreed is None:
                 continue
+            self.num_agreed += 1
             self.tell(
                 "agreed",
-                number=agreed.number,
+                number=self.num_agreed,
                 purpose=agreed.purpose,
                 call=self.calls,
                 step=step,
@@ -130,7 +134,7 @@ class Rank:
     def begin(self, team, agreed, step):
         throttle = Throttle()
         save = team.begin_save(agreed, step, throttle)
-        thread = threading.Thread(target=self.flush, args=(save, throttle, agreed.number))
+        thread = threading.Thread(target=self.flush, args=(save, throttle, self.num_agreed))
         self.saves.append(thread)
         thread.start()
 

@@ -1,11 +1,9 @@
 """What becomes of a writer when its trainer is gone: it finishes what it may, and no process is left."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,54 +11,12 @@ import pytest
 
 from rampmeter.layout import Root
 from support.processes import is_running
+from support.trainers import Trainers
 from support.waiting import wait_for
 
 MIB = 1024 * 1024
 GONE_S = 3.0
 """A look each second while idle, two seconds for the storage, and a machine that is busy with other tests."""
-
-
-class Trainers:
-    """Starts one after another."""
-
-    def __init__(self, where: Path) -> None:
-        self.root = Root(where / "root")
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "support.hired_trainer"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        )
-        assert self.hears()["what"] == "ready"
-
-    def hears(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        return json.loads(self._process.stdout.readline())  # type: ignore[no-any-return]
-
-    def start(self, **job: Any) -> tuple[int, int]:
-        """The pids of a trainer that is there and of its writer."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"root": str(self.root.path), **job}).encode() + b"\n")
-        self._process.stdin.flush()
-        told = self.hears()
-        return told["pid"], told["writer"]
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trainers]:
-    trainers = Trainers(tmp_path_factory.mktemp("trainers"))
-    yield trainers
-    trainers.end()
-
-
-@pytest.fixture
-def trainers(process: Trainers, tmp_path: Path) -> Trainers:
-    process.root = Root(tmp_path / "root")
-    return process
 
 
 def killed(trainers: Trainers, limit_s: float = GONE_S, **job: Any) -> list[int]:
@@ -116,8 +72,8 @@ def test_a_stopped_trainer_lets_nothing_out_after_its_lease(trainers: Trainers) 
     trainer, writer = trainers.start(rate=MIB, until_bytes=MIB, lease_s=2.5)
     os.kill(trainer, signal.SIGSTOP)
     try:
-        written = [_written(trainers.root)]
-        wait_for(lambda: _stands(trainers.root, written), what="the writer to pause", limit_s=5.0)
+        written = [trainers.written_bytes()]
+        wait_for(lambda: _stands(trainers, written), what="the writer to pause", limit_s=5.0)
         assert written[-1] < 3.5 * MIB
         assert is_running(writer)
     finally:
@@ -126,12 +82,8 @@ def test_a_stopped_trainer_lets_nothing_out_after_its_lease(trainers: Trainers) 
     wait_for(lambda: not is_running(writer), what="the writer's end", limit_s=GONE_S)
 
 
-def _written(root: Root) -> int:
-    return sum(file.stat().st_size for file in root.path.glob("step-*/*.distcp"))
-
-
-def _stands(root: Root, written: list[int]) -> bool:
-    written.append(_written(root))
+def _stands(trainers: Trainers, written: list[int]) -> bool:
+    written.append(trainers.written_bytes())
     return len(written) > 100 and written[-1] == written[-100]
 
 
