@@ -6,6 +6,7 @@ more than what is kept and two.
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,14 +25,18 @@ from support.crash_lives import (
 )
 from support.crash_victim import KEEP, SIZE_BYTES, Told
 from support.forked import Nursery, nursery
+from support.points import BEGIN
 
 pytestmark = pytest.mark.timeout(600)
 
 MAX_STATES = KEEP + 2
+NUM_INSTANTS = 20
 KILLED = -9
 COMMIT = "rename MANIFEST.json"
+CHANGES = ("mkdir", "write", "rename", "rmdir")
 BARE = Life(kind="bare")
 WHOLE = Life(kind="whole", again=True)
+RANKS = Life(kind="two_ranks", again=True)
 
 START = "link JOB_UID, link claim, rename retention.json, link PROVEN, rename plan.json, remove plan.json"
 SAVE = (
@@ -104,7 +109,7 @@ def test_kills_at_random_instants(victims: Nursery, tmp_path: Path) -> None:
     """Twenty in a row under one root: one whole step, never before the last one that was told as committed."""
     draw, root = random.Random(2026), Root(tmp_path / "root")
     life, step, num_committed = Life(kind="whole", num_saves=0), 0, 0
-    for _ in range(20):
+    for _ in range(NUM_INSTANTS):
         program = life.start(victims, root)
         told = killed_after(program, draw.uniform(0.0, 0.1), num_lines=draw.randrange(5))
         step = check_root(root, told, before=step)
@@ -115,24 +120,64 @@ def test_kills_at_random_instants(victims: Nursery, tmp_path: Path) -> None:
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("kind", ["two_ranks", "two_ranks_process"])
-def test_kills_of_two_ranks(victims: Nursery, tmp_path: Path, kind: str) -> None:
+def test_a_kill_of_rank_0_before_the_operations_of_a_commit(victims: Nursery, tmp_path: Path) -> None:
+    """The other rank goes by itself and commits nothing: the step before counts up to the manifest's rename.
+
+    Before all that makes, fills or names a file; the operations between are the same for one rank.
+    """
+    template, num_kills = tmp_path / "template", 0
+    assert replace(RANKS, num_saves=2).start(victims, Root(template)).wait() == 0
+    before = crash_victim.restored_step(Root(template)) or 0
+    trace = one_save_of(trace_of(victims, copy_of(template, tmp_path / "trace"), RANKS))
+    assert COMMIT in trace
+    numbers = [number for number in numbers_worth_a_kill(trace) if trace[number].split()[0] in CHANGES]
+    for number in numbers:
+        root, name = copy_of(template, tmp_path / str(number)), trace[number]
+        arm = f"end_in_save({{path}}, {name!r}, {trace[: number + 1].count(name)})"
+        program = RANKS.start(victims, root, arm)
+        if program.wait() == 0:
+            continue  # it has several threads, and has found less to do this time
+        num_kills += 1
+        step = check_root(root, Told.of(program.lines), before=before)
+        assert (step > before) is (number > trace.index(COMMIT)), name
+        (RANKS if number == numbers[-1] else WHOLE).recover(victims, root)
+        assert (crash_victim.restored_step(root) or 0) > step, name
+        check_recovered(root, MAX_STATES, SIZE_BYTES)
+    assert num_kills > 0.8 * len(numbers)
+
+
+def one_save_of(trace: list[str]) -> list[str]:
+    """The operations from the first save on, to the one after it."""
+    begin = trace.index(BEGIN)
+    end = trace.index(BEGIN, begin + 1) if BEGIN in trace[begin + 1 :] else None
+    return trace[begin:end]
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(
+    ("kind", "num_kills", "num_lines"), [("two_ranks", NUM_INSTANTS, 2), ("two_ranks_process", 6, 5)]
+)
+def test_kills_of_two_ranks(
+    victims: Nursery, tmp_path: Path, kind: str, num_kills: int, num_lines: int
+) -> None:
     """All at once or one before the other, whichever: the ranks' shares that come back are of one step.
 
-    Also where processes beside them write, which may finish what they have begun.
+    Also where processes beside them write, which may finish what they have begun; they are there after five lines.
     """
     draw, root = random.Random(2026), Root(tmp_path / "root")
-    life, step = Life(kind=kind, num_saves=0), 0
-    for first in (None, 0, 1, None, 0, 1):
+    life, step, num_committed = Life(kind=kind, num_saves=0), 0, 0
+    for number in range(num_kills):
         program = life.start(victims, root)
         told = ranks_killed_after(
             program,
-            draw.uniform(0.3, 1.2),
-            first=first,
-            apart_s=draw.uniform(0.0, 0.5),
-            has_begun=kind == "two_ranks_process",
+            draw.uniform(0.0, 0.1),
+            first=(None, 0, 1)[number % 3],
+            apart_s=draw.uniform(0.0, 0.3),
+            num_lines=num_lines + draw.randrange(8),
         )
         step = check_root(root, told, before=step)
+        num_committed += told.committed > 0
+    assert num_committed > num_kills / 4
     life.recover(victims, root)
     check_recovered(root, MAX_STATES, SIZE_BYTES)
     assert root.committed_steps()[0].step > step

@@ -12,6 +12,7 @@ import rampmeter
 from rampmeter.events import Event, SaveEnded, SaveStarted
 from rampmeter.layout import Root
 from rampmeter.restore import restore
+from support.processes import written_bytes
 
 NUM_SAVES = 50
 OFTEN = {"interval_max_s": 0.01, "seed": 1}
@@ -35,6 +36,11 @@ def tensors_of(state: dict[str, Any]) -> list[torch.Tensor]:
     return [*floats, *moments, state["table"]]
 
 
+def size_bytes(state: dict[str, Any]) -> int:
+    """Of all that is written into."""
+    return sum(tensor.nbytes for tensor in tensors_of(state))
+
+
 def fill(state: dict[str, Any], value: float) -> None:
     """Every value of the state is `value`."""
     with torch.no_grad():
@@ -45,7 +51,10 @@ def fill(state: dict[str, Any], value: float) -> None:
 
 @pytest.mark.parametrize("mode", ["thread", "process"])
 def test_c64_fifty_saves_under_a_tight_loop_of_changes_hold_one_step_each(tmp_path: Path, mode: str) -> None:
-    """Changed again and again from right after `step` until the save has ended; halves are of no step."""
+    """Changed again and again from right after `step` until the save has ended; halves are of no step.
+
+    In the mode `process` it is one writer process beside this one that has written all of them.
+    """
     events: list[Event] = []
     state = make_state()
     options = OFTEN | {"mode": mode, "keep": 2 * NUM_SAVES}
@@ -64,9 +73,15 @@ def test_c64_fifty_saves_under_a_tight_loop_of_changes_hold_one_step_each(tmp_pa
             num_begun = begun
             while sum(isinstance(event, SaveEnded) for event in list(events)) < begun:
                 fill(state, step + 0.5)
+        writer = ckpt._saver._route._guardian.pid
+        beside_bytes = 0 if writer is None else written_bytes(writer)
     ended = [event for event in events if isinstance(event, SaveEnded)]
     assert {event.reason for event in ended} == {None}
     assert len(ended) == NUM_SAVES
+    if mode == "process":
+        assert beside_bytes >= NUM_SAVES * size_bytes(state)
+    else:
+        assert writer is None
     for event in ended:
         restored = make_state()
         restore(Root(tmp_path), restored, step=event.step)

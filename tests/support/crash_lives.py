@@ -20,8 +20,7 @@ from support.waiting import wait_for
 PROGRAM = """
 from pathlib import Path
 from support import crash_victim, points
-points.{arm}
-crash_victim.{kind}({path!r}, {num_saves})
+crash_victim.{kind}({path!r}, {num_saves}, arm=lambda: points.{arm})
 """
 
 
@@ -34,7 +33,7 @@ class Life:
     again: bool = False
 
     def start(self, nursery: Nursery, root: Root, arm: str = "nowhere()") -> Program:
-        """In a process of its own, with this call of a function of `points` before its first line."""
+        """In a process of its own, which (or whose rank 0) begins with this call of a function of `points`."""
         path = str(root.path)
         text = PROGRAM.format(
             arm=arm.format(path=f"Path({path!r})"), kind=self.kind, path=path, num_saves=self.num_saves
@@ -84,14 +83,22 @@ def killed_after(program: Program, delay_s: float, *, num_lines: int = 0) -> Tol
 
 
 def ranks_killed_after(
-    program: Program, delay_s: float, *, first: int | None, apart_s: float = 0.0, has_begun: bool = False
+    program: Program,
+    delay_s: float,
+    *,
+    first: int | None,
+    apart_s: float = 0.0,
+    num_lines: int = crash_victim.NUM_RANKS,
 ) -> Told:
     """SIGKILL to all ranks, or to one and then, as a supervisor does it, to the others; and the end of their writers.
 
-    `has_begun`: the delay counts from when a save has.
+    The delay counts from when they have said so much; the first lines name the ranks.
     """
-    wait_for(lambda: len(_pids(program)) == crash_victim.NUM_RANKS, what="the ranks")
-    wait_for(lambda: not has_begun or Told.of(list(program.lines)).begun, what="a save", limit_s=60.0)
+    wait_for(
+        lambda: len(_pids(program)) == crash_victim.NUM_RANKS and len(program.lines) >= num_lines,
+        what=f"{num_lines} lines, not only {program.lines}",
+        limit_s=60.0,
+    )
     threading.Event().wait(delay_s)
     pids = _pids(program)
     if first is not None:
@@ -101,9 +108,14 @@ def ranks_killed_after(
         with contextlib.suppress(ProcessLookupError):  # it has found the other one gone, and has ended
             os.kill(pid, signal.SIGKILL)
     program.wait()
-    for pid in _pids(program, "writer"):  # an orphan may finish what it had begun
-        wait_for(lambda pid=pid: not is_running(pid), what="the end of the writers", limit_s=60.0)
+    wait_for_writers(program)
     return Told.of(program.lines)
+
+
+def wait_for_writers(program: Program) -> None:
+    """The end of those that it had: an orphan may finish what it had begun."""
+    for pid in _pids(program, "writer"):
+        wait_for(lambda pid=pid: not is_running(pid), what="the end of the writers", limit_s=60.0)
 
 
 def _pids(program: Program, word: str = "pid") -> list[int]:

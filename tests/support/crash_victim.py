@@ -3,7 +3,8 @@
 A mixture of two steps is seen at once. The victim tells what it has begun and committed; the lines are in the pipe
 before the kill, so the last one that was told is known for sure. Four kinds: the whole `Checkpointer` as users have
 it (local), the same in a job of two ranks, also with a writer process for each, and a bare `Saver` with everything else
-that is written under a root, one after the other in one thread.
+that is written under a root, one after the other in one thread. `arm` is called before the first operation,
+of several ranks by rank 0.
 """
 
 import os
@@ -75,11 +76,25 @@ def say(word: str, step: int) -> None:
     os.write(1, f"{word} {step}\n".encode())
 
 
-def whole(path: str, num_saves: int, *, keep: int = KEEP, num_values: int = NUM_VALUES) -> None:
+def unarmed() -> None:
+    """Nothing happens to the victim by itself."""
+
+
+def whole(
+    path: str,
+    num_saves: int,
+    *,
+    keep: int = KEEP,
+    num_values: int = NUM_VALUES,
+    arm: Callable[[], None] = unarmed,
+    **more: Any,
+) -> None:
     """A training loop with the real Checkpointer, until so many saves are committed; 0 = for ever."""
+    arm()
     events: list[Event] = []
     state = make_state(0.0, num_values)
-    options: dict[str, Any] = {"keep": keep, "keep_days": 0, "interval_max_s": 0.001, "seed": 1}
+    options = {"keep": keep, "keep_days": 0, "interval_max_s": 0.001, "seed": 1} | more
+    writer = None
     with rampmeter.Checkpointer(path, on_event=lambda event: _tell(event, events), **options) as ckpt:
         step = ckpt.restore({"parts": state}) or 0
         assert is_exact(state, step)
@@ -89,19 +104,38 @@ def whole(path: str, num_saves: int, *, keep: int = KEEP, num_values: int = NUM_
             for tensor in state.values():
                 tensor.fill_(step)
             ckpt.step(step, {"parts": state})
+            writer = _tell_writer(ckpt, writer)
 
 
-def two_ranks_process(path: str, num_saves: int) -> None:
+def _tell_writer(ckpt: rampmeter.Checkpointer, before: int | None) -> int | None:
+    """The pid of the process that writes, told whenever it is another one."""
+    found = ckpt._saver._route._guardian.pid
+    if found in (None, before):
+        return before
+    say("writer", found)
+    return found
+
+
+def two_ranks_process(path: str, num_saves: int, *, arm: Callable[[], None] = unarmed) -> None:
     """As `two_ranks`, with writer processes, whose pids are told, too."""
-    two_ranks(path, num_saves, mode="process")
+    two_ranks(path, num_saves, mode="process", arm=arm)
 
 
-def two_ranks(path: str, num_saves: int, *, keep: int = KEEP, mode: str = "thread") -> None:
+def two_ranks(
+    path: str,
+    num_saves: int,
+    *,
+    keep: int = KEEP,
+    mode: str = "thread",
+    arm: Callable[[], None] = unarmed,
+) -> None:
     """As `whole`, in a job of two ranks. This process only starts and reaps them; it tells their pids."""
     pids = []
     for rank in range(NUM_RANKS):
         pid = os.fork()
         if pid == 0:
+            if rank == 0:
+                arm()
             os._exit(_end_of(lambda rank=rank: _train_rank(rank, path, num_saves, keep, mode)))
         pids.append(pid)
         say("pid", pid)
@@ -136,9 +170,7 @@ def _train_rank(rank: int, path: str, num_saves: int, keep: int, mode: str) -> N
             for tensor in state.values():
                 tensor.fill_(step)
             ckpt.step(step, {"parts": state})
-            if ckpt._saver._route._guardian.pid not in (None, writer):
-                writer = ckpt._saver._route._guardian.pid
-                say("writer", writer)
+            writer = _tell_writer(ckpt, writer)
             if rank == 0:  # alone, as whoever prints a line about it
                 _ = (ckpt.poll(), ckpt.should_stop, ckpt.last_save, ckpt.exit_code, ckpt.num_ungoverned)
             is_over.fill_(float(rank == 0 and 0 < num_saves <= len(events)))
@@ -154,8 +186,9 @@ def _tell(event: Event, committed: list[Event]) -> None:
             committed.append(event)
 
 
-def bare(path: str, num_saves: int, *, keep: int = KEEP) -> None:
+def bare(path: str, num_saves: int, *, keep: int = KEEP, arm: Callable[[], None] = unarmed) -> None:
     """The same without clocks and threads of ours: claim, sweep, plan, restore, saves, pin, prune."""
+    arm()
     root, clock = Root(path), SystemClock()
     root.ensure_job_uid()
     claim = root.claim_attempt()

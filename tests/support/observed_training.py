@@ -7,6 +7,7 @@ fills the whole state with its number, so that a checkpoint says of every byte o
 import dataclasses
 import json
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -94,9 +95,15 @@ def _shards(root: Path) -> list[Path]:
 
 
 @contextmanager
-def observed(root: Path, url: str, num_bytes: int, log: Path) -> Iterator[ObservedJob]:
-    """A job that trains under `root` until the end of the block, and then ends by itself with exit code 0."""
+def observed(
+    root: Path, url: str, num_bytes: int, log: Path, mode: str = "thread", full: Path | None = None
+) -> Iterator[ObservedJob]:
+    """A job that trains under `root` until the end of the block, and then ends by itself with exit code 0.
+
+    While the file `full` is there its storage has no room.
+    """
     command = [sys.executable, "-m", "support.observed_training", str(root), url, str(num_bytes), str(log)]
+    command += [mode] if full is None else [mode, str(full)]
     process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -134,18 +141,23 @@ def _state(num_bytes: int) -> dict[str, Any]:
     return {"table": torch.zeros(num_bytes // 4)}
 
 
-def _main(root: str, url: str, num_bytes: str, log: str) -> None:
+def _main(root: str, url: str, num_bytes: str, log: str, mode: str, full: str | None = None) -> None:
     """Train until the input ends."""
     import torch  # noqa: PLC0415
 
     from rampmeter import Checkpointer  # noqa: PLC0415
     from rampmeter.core.clock import SystemClock  # noqa: PLC0415
+    from support.full_writer import FULL, FullWriter  # noqa: PLC0415
 
     logging.basicConfig(filename=log, level=logging.INFO, format="%(asctime)s %(message)s")
     torch.set_num_threads(1)
     state, ended, clock = _state(int(num_bytes)), threading.Event(), SystemClock()
     threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
     options: dict[str, Any] = {"coordinator": url, "num_gpus": 8, "interval_max_s": 1.0, "keep": KEEP}
+    options["mode"] = mode
+    if full is not None:
+        os.environ[FULL] = full
+        options["writer_class"] = FullWriter
     with Checkpointer(root, on_event=_tell, **options) as ckpt:
         step = ckpt.restore(state) or 0
         while not ended.wait(STEP_S):

@@ -15,6 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+BEGIN = "mkdir step"
+"""The first operation of a save."""
+
 TRACE = "@did"
 """What a traced process prints before each operation."""
 
@@ -102,14 +105,26 @@ def end_at(directory: Path, number: int) -> None:
     Points(directory, lambda seen, _name: _signal(signal.SIGKILL) if seen == number else None).watch()
 
 
+def end_in_save(directory: Path, name: str, occurrence: int = 1) -> None:
+    """SIGKILL before the n-th operation with this name, counted from when the first save has its directory made."""
+    _signal_before(signal.SIGKILL, directory, name, occurrence, since=BEGIN)
+
+
 def stop_before(directory: Path, name: str, occurrence: int = 1) -> None:
     """SIGSTOP before the n-th operation with this name, counted from here; SIGCONT lets it go on."""
+    _signal_before(signal.SIGSTOP, directory, name, occurrence)
+
+
+def _signal_before(
+    signal_number: int, directory: Path, name: str, occurrence: int, *, since: str | None = None
+) -> None:
     seen: list[str] = []
 
     def reach(_number: int, found: str) -> None:
-        seen.append(found)
+        if seen or since in (None, found):
+            seen.append(found)
         if found == name and seen.count(name) == occurrence:
-            _signal(signal.SIGSTOP)
+            _signal(signal_number)
 
     Points(directory, reach).watch()
 

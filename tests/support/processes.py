@@ -31,6 +31,12 @@ def num_descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
+def written_bytes(pid: int) -> int:
+    """What it has given to `write` so far, wherever that went."""
+    counters = Path(f"/proc/{pid}/io").read_text().split()
+    return int(counters[counters.index("wchar:") + 1])
+
+
 def rss_bytes(pid: int) -> int:
     """Memory that is mapped in and there."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")

@@ -12,23 +12,36 @@ from support.large import LARGE
 from support.waiting import wait_for
 
 SOON_S = 0.4
+FOLLOWED_S = 1.0
+"""So soon each new rate is obeyed."""
+
+
+def change(throttle: Throttle, bytes_per_s: int | None) -> None:
+    """Another rate, and the writer obeys it in time."""
+    throttle.set_rate(bytes_per_s)
+    wait_for(lambda: throttle.is_followed, what=f"{bytes_per_s} B/s to be obeyed", limit_s=FOLLOWED_S)
 
 
 def test_the_writer_follows_the_rate(desk: Desk) -> None:
-    """Armed it writes nothing; then as fast as it may; a pause stops it at once; what it counts is known here."""
+    """Armed it writes nothing; then as fast as it may; a pause stops it at once; what it counts is known here.
+
+    Each change is obeyed within a second.
+    """
     throttle = Throttle()
     future = desk.begin(1, LARGE, throttle)
     wait_for(lambda: desk.first_bytes == [16 * MIB], what="the first byte in hand")
     assert throttle.counters().done_bytes == 0
     before_s = CLOCK.now()
-    throttle.set_rate(8 * MIB)
+    change(throttle, 8 * MIB)
     wait_for(lambda: throttle.counters().done_bytes >= 4 * MIB, what="4 MiB")
     assert CLOCK.now() - before_s > 0.4
-    throttle.set_rate(0)
-    CLOCK.sleep(0.1)  # a look and a chunk
+    change(throttle, 0)
+    CLOCK.sleep(0.1)  # the chunk that it was in
     paused_bytes = throttle.counters().done_bytes
     CLOCK.sleep(SOON_S)
     assert throttle.counters().done_bytes == paused_bytes < 8 * MIB
+    change(throttle, 2 * MIB)
+    wait_for(lambda: throttle.counters().done_bytes > paused_bytes, what="more", limit_s=FOLLOWED_S)
     throttle.set_rate(None)
     future.result(LIMIT_S)
     counters = throttle.counters()

@@ -15,6 +15,9 @@ from support.servers import listening
 pytestmark = pytest.mark.system
 
 MB = 1_000_000
+FOLLOWED_S = 1.0
+SLACK_S = 0.5
+"""For two cores on which four ranks and other tests run: half of one more second, and no look of a whole one."""
 
 
 @pytest.fixture(scope="module")
@@ -58,12 +61,13 @@ def test_nobody_writes_after_the_lease(start: Callable[..., Job]) -> None:
 
 
 def test_a_new_rate_reaches_all_ranks_within_a_second(start: Callable[..., Job]) -> None:
-    """Nine changes while four ranks write; each rank looks every quarter of a second."""
+    """Nine changes while four ranks write; each rank looks every quarter of a second. Every one of them is in time."""
     job = start(4, num_bytes=[30 * MB] * 4, rate=20 * MB, num_changes=9, goes_on=True, num_calls=600)
     job.wait("left", rank=3)
     took_s = sorted(said["seconds"] for said in job.find("followed"))
     assert len(took_s) == 9
-    assert took_s[4] < 1.0
+    assert took_s[4] < FOLLOWED_S
+    assert took_s[-1] < FOLLOWED_S + SLACK_S
 
 
 @pytest.mark.parametrize("phase", ["started", "agreed", "writing"])
