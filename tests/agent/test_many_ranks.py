@@ -12,7 +12,7 @@ from support.rank_programs import Ranks
 SAVE = """
 training = Training(kind, seed=1)
 training.train(3)
-commit_together(root, 3, training.state, group, block_bytes)
+save_once(root, 3, training.state)
 answer = {"held": held(training), "loader": training.loader.value, "next": draw()}
 """
 
@@ -35,8 +35,8 @@ answer = {
 """
 
 
-def _save(ranks: Ranks, path: Path, kind: str, num: int, block_bytes: int = 1 << 24) -> list[Any]:
-    return ranks.answers(num, path, SAVE, kind=kind, block_bytes=block_bytes)
+def _save(ranks: Ranks, path: Path, kind: str, num: int) -> list[Any]:
+    return ranks.answers(num, path, SAVE, kind=kind)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +44,7 @@ def _save(ranks: Ranks, path: Path, kind: str, num: int, block_bytes: int = 1 <<
     [
         ("fsdp", 2, "single", 1),
         ("fsdp", 2, "fsdp", 3),
+        ("fsdp", 3, "fsdp", 2),
         ("fsdp", 3, "ddp", 2),
         ("ddp", 2, "single", 1),
         ("single", 1, "ddp", 2),
@@ -71,7 +72,7 @@ def test_the_same_number_of_ranks_goes_on_as_if_nothing_had_happened(
     straight = """
 training = Training(kind, seed=1)
 training.train(3)
-commit_together(root, 3, training.state, group)
+save_once(root, 3, training.state)
 answer = training.train(4)
 """
     resumed = """
@@ -136,7 +137,7 @@ state = {
     "tensor": torch.full((3,), rank),
     "plain": {"rank": rank, "list": [rank, {"a": rank}]},
 }
-commit_together(root, 1, state, group)
+save_once(root, 1, state)
 """
     loading = """
 import torch
@@ -162,7 +163,7 @@ import torch
 state = {"stage": {f"of{rank}": torch.full((4,), float(rank)), "all": torch.full((2,), float(rank))}}
 if rank:
     state["stage"]["tail"] = torch.full((3,), float(rank))
-commit_together(root, 1, state, group)
+save_once(root, 1, state)
 """
     loading = """
 import torch
@@ -198,7 +199,7 @@ state = {
     "ema": Position({"w": sharded(torch.arange(10.0)), "n": 7}),
     "direct": sharded(torch.arange(5.0)),
 }
-commit_together(root, 1, state, group)
+save_once(root, 1, state)
 """
     loading = """
 ema, direct = Position({"w": sharded(torch.zeros(10)), "n": 0}), sharded(torch.zeros(5))
@@ -277,7 +278,8 @@ answer = read
 
 def test_a_checkpoint_is_proven_when_all_of_it_was_read(ranks: Ranks, tmp_path: Path) -> None:
     """By all ranks together; not by fewer ranks, which leave out what belonged to the others."""
-    _save(ranks, tmp_path, "ddp", 2, block_bytes=100)
+    saving = 'commit_together(root, 3, Training("ddp", seed=1).state, group, 100)'
+    ranks.answers(2, tmp_path, saving)
     name = Root(tmp_path).step_names()[0]
     ranks.answers(1, tmp_path, LOAD, kind="single")
     assert not has_mark(tmp_path / str(name), Mark.PROVEN)

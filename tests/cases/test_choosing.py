@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,13 @@ from rampmeter.core.errors import ConfigError, CorruptCheckpoint, RestoreError
 from rampmeter.layout import MANIFEST_NAME, Root
 from rampmeter.report import SaveReport
 from rampmeter.restore import restore
+from rampmeter.saving import Saver
+from rampmeter.throttle import Throttle
 from support.case_state import keep_newest, loaded
 
 Save = Callable[..., SaveReport]
+NOBODY = 65534
+LIMIT_S = 60.0
 
 
 def directory(root: Root, step: int) -> Path:
@@ -135,27 +140,61 @@ def test_c93_the_very_first_start_finds_nothing(tmp_path: Path, kind: str) -> No
 
 
 @pytest.fixture
-def closed_root() -> Iterator[Root]:
-    """A root with a checkpoint, where only its owner may look, seen as somebody else."""
+def nobodys_root() -> Iterator[Root]:
+    """A root that others can reach, so that somebody whom modes hold back can be tried on it."""
     if os.geteuid() != 0:
         pytest.skip("only root can become somebody else")
     where = Path(tempfile.mkdtemp())
     where.chmod(0o755)
-    root = Root(where / "root")
+    try:
+        yield Root(where / "root")
+    finally:
+        shutil.rmtree(where)
+
+
+@contextmanager
+def becoming_nobody() -> Iterator[None]:
+    """Somebody whom modes hold back, for this block."""
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.parametrize("name", ["__0_0.distcp", ".metadata", MANIFEST_NAME])
+def test_c81_what_may_not_be_read_is_damage_or_said(nobodys_root: Root, name: str) -> None:
+    """Mode 000 on one file of the newest: the step before is loaded and this one named; alone, nothing is touched."""
+    root = nobodys_root
+    saver = Saver(root, root.claim_attempt(), job="case")
+    for step in (1, 2):
+        throttle = Throttle()
+        throttle.set_rate(None)
+        state = {"table": torch.full((1000,), float(step))}
+        assert saver.begin(step, state, throttle).result(LIMIT_S).committed
+    saver.close(0.0)
+    for path in [root.path, *root.path.rglob("*")]:
+        os.chown(path, NOBODY, NOBODY)
+    (directory(root, 2) / name).chmod(0)
+    with becoming_nobody():
+        found = loaded(root)
+    assert found is not None
+    assert (found.step, len(found.skipped)) == (1, 1)
+    assert "skipped step 2" in found.skipped[0]
+    (directory(root, 1) / name).chmod(0)
+    state = {"table": torch.full((1000,), -1.0)}
+    with becoming_nobody(), pytest.raises(RestoreError):
+        restore(root, state)
+    assert bool((state["table"] == -1.0).all())
+
+
+def test_c93_what_may_not_be_looked_at_is_not_nothing(nobodys_root: Root) -> None:
+    """An error, so that training does not begin anew because of a mode."""
+    root = nobodys_root
     root.path.mkdir()
     (root.path / "step-00000600.a00001.00000000").mkdir()
     (root.path / "step-00000600.a00001.00000000" / MANIFEST_NAME).touch()
     root.path.chmod(0o700)
-    os.seteuid(65534)
-    try:
-        yield root
-    finally:
-        os.seteuid(0)
-        shutil.rmtree(where)
-
-
-def test_c93_what_may_not_be_looked_at_is_not_nothing(closed_root: Root) -> None:
-    """An error, so that training does not begin anew because of a mode."""
     state: dict[str, Any] = {"table": torch.zeros(10)}
-    with pytest.raises(RestoreError):
-        restore(closed_root, state)
+    with becoming_nobody(), pytest.raises(RestoreError):
+        restore(root, state)

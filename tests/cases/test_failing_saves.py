@@ -14,6 +14,7 @@ import torch
 
 import rampmeter
 from rampmeter.core.messages import FailReason
+from rampmeter.daemon.mode import Mode
 from rampmeter.events import Event, SaveEnded, SaveHeldBack, SaveStarted
 from rampmeter.layout import Root
 from rampmeter.report import SaveReport
@@ -25,6 +26,7 @@ from support.small_disk import may_mount, small_disk
 MIB = 1024 * 1024
 OFTEN: dict[str, Any] = {"interval_max_s": 0.05, "seed": 1}
 LIMIT_S = 60.0
+STATE_BYTES = 64 * MIB
 
 
 class Job:
@@ -67,7 +69,9 @@ def test_c55_a_failed_save_is_seen_and_the_next_ones_commit(
         job.train_until(lambda: len(job.of(SaveEnded)) >= 2)
         assert ckpt.last_save is not None
         assert ckpt.last_save.reason is FailReason.EIO
+        assert ckpt._started.num_failed == 1
         job.train_until(lambda: len(job.of(SaveEnded)) >= 5)
+        assert ckpt._started.num_failed == 0, "they are counted in a row"
     reasons = [event.reason for event in job.of(SaveEnded)]
     assert reasons[:5] == [None, FailReason.EIO, None, None, None]
     found = loaded(Root(tmp_path))
@@ -96,15 +100,20 @@ def test_c65_a_disk_that_cannot_hold_what_is_to_be_kept(tmp_path: Path) -> None:
         assert len(root.step_names()) >= 3
 
 
-def num_threads() -> int:
-    """Without that of the last flush, which ends a moment after it has told."""
-    return sum(thread.name != "rampmeter-flush" for thread in threading.enumerate())
+def held_by(pid: int) -> tuple[int, int, int]:
+    """Resident bytes, threads and open files of a process; without the thread of its last flush, which is ending."""
+    process = Path(f"/proc/{pid}")
+    pages = int((process / "statm").read_text().split()[1])
+    names = [(thread / "comm").read_text().strip() for thread in (process / "task").iterdir()]
+    num_threads = sum(not name.startswith("rampmeter-flush") for name in names)
+    return pages * os.sysconf("SC_PAGE_SIZE"), num_threads, len(list((process / "fd").iterdir()))
 
 
-def test_c71_memory_threads_and_files_do_not_grow(root: Root) -> None:
-    """Sixty saves of 16 MiB: after the last not a state more than after the tenth."""
-    state, sizes = {"table": torch.ones(4 * MIB)}, []
-    saver = Saver(root, root.claim_attempt(), job="case")
+@pytest.mark.parametrize("mode", [Mode.THREAD, Mode.PROCESS])
+def test_c71_memory_threads_and_files_do_not_grow(root: Root, mode: Mode) -> None:
+    """Sixty saves of 64 MiB: after the last not a state more than after the tenth, here and in the process beside."""
+    state, found = {"table": torch.ones(STATE_BYTES // 4)}, []
+    saver = Saver(root, root.claim_attempt(), job="case", mode=mode)
     for step in range(60):
         throttle = Throttle()
         throttle.set_rate(None)
@@ -112,14 +121,14 @@ def test_c71_memory_threads_and_files_do_not_grow(root: Root) -> None:
         keep_newest(root, 1)
         if step in (9, 59):
             gc.collect()
-            pages = int(Path("/proc/self/statm").read_text().split()[1])
-            num_files = len(list(Path("/proc/self/fd").iterdir()))
-            sizes.append((pages * os.sysconf("SC_PAGE_SIZE"), num_threads(), num_files))
+            writer = saver._route._guardian.pid
+            assert (writer is not None) == (mode is Mode.PROCESS)
+            found.append([held_by(pid) for pid in (os.getpid(), writer) if pid is not None])
     saver.close(LIMIT_S)
-    (early_bytes, early_threads, early_files), (late_bytes, late_threads, late_files) = sizes
-    assert late_bytes <= early_bytes + 16 * MIB
-    assert late_threads <= early_threads
-    assert late_files <= early_files
+    for early, late in zip(*found, strict=True):
+        assert late[0] <= early[0] + STATE_BYTES
+        assert late[1] <= early[1], "threads"
+        assert late[2] <= early[2], "files"
 
 
 def test_c75_file_systems_with_habits_of_their_own(

@@ -161,7 +161,7 @@ def _train_rank(rank: int, path: str, num_saves: int, keep: int, mode: str) -> N
     shared = f"t{NUM_TENSORS - 1}"
     state = {name: tensor for name, tensor in make_state(0.0).items() if name in (f"t{rank}", shared)}
     options: dict[str, Any] = {"keep": keep, "keep_days": 0, "interval_max_s": 0.001, "seed": 1, "mode": mode}
-    is_over, writer = torch.zeros(1), None
+    is_over, writer, longest_s, clock = torch.zeros(1), None, 0.0, SystemClock()
     with rampmeter.Checkpointer(path, on_event=lambda event: _tell(event, events), **options) as ckpt:
         step = ckpt.restore({"parts": state}) or 0
         assert all(bool((tensor == step).all()) for tensor in state.values())
@@ -172,9 +172,13 @@ def _train_rank(rank: int, path: str, num_saves: int, keep: int, mode: str) -> N
             ckpt.step(step, {"parts": state})
             writer = _tell_writer(ckpt, writer)
             if rank == 0:  # alone, as whoever prints a line about it
+                asked_s = clock.now()
                 _ = (ckpt.poll(), ckpt.should_stop, ckpt.last_save, ckpt.exit_code, ckpt.num_ungoverned)
+                longest_s = max(longest_s, clock.now() - asked_s)
             is_over.fill_(float(rank == 0 and 0 < num_saves <= len(events)))
             dist.all_reduce(is_over)
+    if rank == 0:
+        say("answered_within_ms", round(1000 * longest_s))
 
 
 def _tell(event: Event, committed: list[Event]) -> None:

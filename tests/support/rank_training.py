@@ -2,6 +2,7 @@
 
 import hashlib
 import random
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-from rampmeter import dcp
+from rampmeter import Checkpointer, dcp
 from rampmeter.commit import FlushRecord, SaveRecord, WrittenFile, commit
 from rampmeter.core.clock import SystemClock
 from rampmeter.hashing import BLOCK_BYTES, FileHasher
@@ -26,7 +27,17 @@ from rampmeter.restore import restore
 from rampmeter.state import snapshot
 from support.roots import NO_TIMINGS, change_manifest, flip
 
-__all__ = ["Position", "Root", "Training", "commit_together", "draw", "flip", "held", "restore"]
+__all__ = [
+    "Position",
+    "Root",
+    "Training",
+    "commit_together",
+    "draw",
+    "flip",
+    "held",
+    "restore",
+    "save_once",
+]
 
 
 class Position:
@@ -107,8 +118,20 @@ def _whole(value):
     return value.full_tensor() if isinstance(value, DTensor) else value
 
 
+def save_once(root, step, state, mode="thread"):
+    """Make a checkpoint as users do, in this mode of the `Checkpointer`."""
+    with Checkpointer(root.path, mode=mode, interval_max_s=0.01, seed=1) as ckpt:
+        while ckpt.last_save is None:
+            time.sleep(0.001)
+            ckpt.step(step, state)
+        has_gone_beside = ckpt._saver._route._guardian.group > 0
+        report = ckpt.last_save
+    assert report.committed, report
+    assert has_gone_beside == (mode == "process")
+
+
 def commit_together(root, step, state, group, block_bytes=BLOCK_BYTES):
-    """Make a checkpoint as all ranks do together: torch writes it from our snapshot, rank 0 commits it."""
+    """The same without a `Saver`, in blocks of any size: torch writes it from our snapshot, rank 0 commits it."""
     rank, world_size = dist.get_rank(group), dist.get_world_size(group)
     box = [_begin(root, step)] if rank == 0 else [None]
     dist.broadcast_object_list(box, src=0, group=group)

@@ -78,6 +78,18 @@ def is_free(coordinator: Coordinator) -> bool:
     return not leases(coordinator)
 
 
+def seen_of_the_job(coordinator: Coordinator) -> tuple[int, str, int | None]:
+    """What the coordinator knows of its only job: how many saves have failed, the last one why; the committed step."""
+    (job,) = httpx.get(f"{coordinator.url}/v1/pools/default/jobs").json()["jobs"]
+    return job["num_failed"], job["last_failure"], job.get("committed_step")
+
+
+def wait_until_seen(coordinator: Coordinator, num_failed: int, reason: str, step: int) -> None:
+    """It sees just that, once a request of the job has told it."""
+    wanted = (num_failed, reason, step)
+    wait_for(lambda: seen_of_the_job(coordinator) == wanted, what=f"{wanted} to be seen", limit_s=20.0)
+
+
 def newest_is_whole(root: Path, num_ranks: int, num_floats: int = 250_000) -> int:
     """The newest checkpoint, loaded by one process: its step, after a look at every value of every rank."""
     own = {f"rank{rank}.{index}": torch.zeros(num_floats) for rank in range(num_ranks) for index in range(4)}
@@ -180,14 +192,19 @@ def test_ranks_take_turns_where_one_writer_is_allowed(
 def test_one_failed_write_fails_the_save_on_all_and_the_next_one_works(
     metered: Callable[..., Job], coordinator: Coordinator, tmp_path: Path
 ) -> None:
-    """Rank 1 of four may write no more than 3 MB: all name its reason, nothing stays of it, training goes on."""
+    """Rank 1 of four may write no more than 3 MB: all name its reason, nothing stays of it, training goes on.
+
+    The coordinator sees one failed save and no committed step, then that of the next save.
+    """
     job = metered(4, limit_s=60.0, largest_file=[None, 3_000_000, None, None])
     for rank in range(4):
         assert job.wait("saved", rank=rank)["reason"] == "efbig"
+    wait_for(lambda: seen_of_the_job(coordinator) == (1, "efbig", None), what="one failed save", limit_s=5.0)
     failed = job.wait("SaveEnded")["event"]
     assert float(failed["write_s"]) < 6.0, "rank 0 has not written all of its bytes, which takes 8 s"
     for rank in range(4):
         job.wait("saved", rank=rank, committed=True)
+    wait_until_seen(coordinator, 1, "efbig", job.find("saved", rank=0, committed=True)[0]["step"])
     assert newest_is_whole(tmp_path / "root", 4, NUM_FLOATS) > int(failed["step"])
     wait_for(lambda: not (tmp_path / "root" / failed["directory"]).exists(), what="the leftovers' end")
     job.send(0, signal.SIGTERM)
@@ -200,7 +217,11 @@ def test_one_failed_write_fails_the_save_on_all_and_the_next_one_works(
 def test_a_rank_that_is_gone_in_a_flush_holds_up_nobody(
     metered: Callable[..., Job], coordinator: Coordinator, tmp_path: Path, ill: int, number: signal.Signals
 ) -> None:
-    """Of four: the others train on, none waits long in a call, the lease ends, the last committed one is whole."""
+    """Of four: the others train on, none waits long in a call, the lease ends, the last committed one is whole.
+
+    The coordinator sees the save that failed, and why; for it the committed step is that of the one before. Of a job
+    whose rank 0 is gone it hears nothing more.
+    """
     job = metered(4, limit_s=80.0, step_s=0.02, num_floats=FEW_FLOATS)
     job.wait("saved", rank=3, committed=True)
     num_started = len(job.find("SaveStarted"))
@@ -215,6 +236,8 @@ def test_a_rank_that_is_gone_in_a_flush_holds_up_nobody(
         )
     if ill != 0:
         wait_for(lambda: is_free(coordinator), what="the end of the lease", limit_s=5.0)
+        committed_step = job.find("saved", rank=0, committed=True)[-1]["step"]
+        wait_until_seen(coordinator, 1, "rank_failed", committed_step)
         said = [event for event in job.find("SaveEnded") if event["event"]["reason"] != "None"]
         assert float(said[0]["event"]["now_s"]) < stopped_s + SILENT_S + COLLECTIVE_LIMIT_S - 1.0, (
             "the lease is given back when the rank is missed, and not when the collective has waited for it"
@@ -225,7 +248,11 @@ def test_a_rank_that_is_gone_in_a_flush_holds_up_nobody(
     job.kill(ill)
     job.end()
     assert all(job.codes()[rank] == 0 for rank in others)
-    assert newest_is_whole(tmp_path / "root", 4, FEW_FLOATS) > 0
+    newest = newest_is_whole(tmp_path / "root", 4, FEW_FLOATS)
+    num_failed, reason, committed_step = seen_of_the_job(coordinator)
+    assert committed_step == newest
+    assert ill == 0 or (num_failed > 0 and reason == "rank_failed")
+    assert ill != 0 or (num_failed, reason) == (0, "none")
 
 
 def test_a_rank_that_was_stopped_for_three_leases_saves_again(
@@ -245,6 +272,7 @@ def test_a_rank_that_was_stopped_for_three_leases_saves_again(
     )
     assert time.monotonic() < stopped_s + SILENT_S + COLLECTIVE_LIMIT_S
     wait_for(lambda: is_free(coordinator), what="the end of the lease", limit_s=5.0)
+    wait_until_seen(coordinator, 1, "rank_failed", job.find("saved", rank=0, committed=True)[-1]["step"])
     before = newest_is_whole(tmp_path / "root", 4, FEW_FLOATS)
     wait_for(lambda: time.monotonic() > stopped_s + 3.0 * TTL_S, what="three leases", limit_s=4.0 * TTL_S)
     num_saved = [len(job.find("saved", rank=rank, committed=True)) for rank in range(4)]
@@ -255,6 +283,10 @@ def test_a_rank_that_was_stopped_for_three_leases_saves_again(
             what="the next save",
         )
     assert newest_is_whole(tmp_path / "root", 4, FEW_FLOATS) > before
+    wait_for(
+        lambda: seen_of_the_job(coordinator)[2] == job.find("saved", rank=0, committed=True)[-1]["step"],
+        what="the committed step",
+    )
     job.send(1, signal.SIGTERM)
     job.end()
     assert job.codes() == [75] * 4
