@@ -11,6 +11,7 @@ import os
 import random
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,6 +24,7 @@ from rampmeter.core.proving import DEFAULT_EVERY_S, Proving
 from rampmeter.daemon.mode import Mode
 from rampmeter.events import Event, Restored
 from rampmeter.flushthread import in_thread_of_its_own
+from rampmeter.forking import Home
 from rampmeter.janitor import Janitor
 from rampmeter.layout import Claim, Root, StepName
 from rampmeter.leaving import EXIT_PREEMPTED, ExitWatch, reason_of_end
@@ -132,7 +134,7 @@ class Checkpointer:
             raise ConfigError("root is empty: name the directory that holds this job's checkpoints")
         self._clock: Clock = SystemClock()
         self._proving = Proving(verify_every_s, now_s=self._clock.now())
-        self._root = Root(root, clock=self._clock)
+        self._root = Root(Path(root).absolute(), clock=self._clock)  # wherever training goes later
         self._rng = rng
         self._signals = NoticeSignals(self._on_notice)
         self._exit_watch = ExitWatch(self._leave)
@@ -144,6 +146,7 @@ class Checkpointer:
     # -- life --------------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
+        self._home = Home()
         job_uid, claim = self._open()
         rank = self._crew.rank if self._crew is not None else Rank()
         self._saver = self._saver_for(
@@ -222,7 +225,7 @@ class Checkpointer:
         self, limit_s: float = DEFAULT_CLOSE_LIMIT_S, *, reason: EndReason = EndReason.FINISHED
     ) -> None:
         """Wait up to `limit_s` for the save in flight, then say goodbye. The second call does nothing."""
-        if self._closed:
+        if self._closed or (self._taking is not None and self._home.is_elsewhere):
             return
         self._closed = True
         self._signals.restore()
@@ -264,6 +267,8 @@ class Checkpointer:
         Nothing is touched then. In a job of many ranks all call it at once, and get the same answer or the same error.
         """
         taking = self._started
+        if self._home.is_elsewhere:
+            raise RestoreError("a forked child cannot load for its job: make a Checkpointer of its own there")
         begun_s = self._clock.now()
         reader = None if taking.voice is None or self._closed else taking.voice.desk.reader
         found = restore_in_turn(
@@ -302,6 +307,8 @@ class Checkpointer:
         ranks all call it equally often and with the same steps.
         """
         taking = self._started
+        if self._home.refuses_step():
+            return
         self._watch.see(step)
         if self._crew is not None:
             agreed = self._crew.called(step)

@@ -93,7 +93,7 @@ def commit(root: Root, record: SaveRecord, flush: FlushRecord, *, clock: Clock |
 def _point_at_newest(root: Root, name: StepName) -> None:
     """A newer attempt may have committed while this one stood still: who moves the pointer last has looked since."""
     pointed = None
-    while (newest := next(filter(root.is_committed, root.step_names()), name)) != pointed:
+    while (newest := next(iter(root.committed_steps()), name)) != pointed:
         root.replace_latest(newest)
         pointed = newest
 

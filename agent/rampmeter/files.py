@@ -9,6 +9,7 @@ import errno
 import os
 import re
 import shutil
+import stat
 from pathlib import Path
 from uuid import uuid4
 
@@ -20,6 +21,25 @@ _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSY
 """What file systems without hard links answer; EIO is the answer of rclone's mounts."""
 
 _TEMPORARY_NAME = re.compile(r"\.(.+)\.[0-9a-f]{32}\.tmp")
+
+
+class NoPlainFile(OSError):
+    """A directory, a FIFO or a device stands where a file was expected: nobody of ours has put it there."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(errno.EINVAL, "is no plain file; remove it, or move it elsewhere", str(path))
+
+
+def read_small(path: Path) -> bytes:
+    """The whole content of a small file. NoPlainFile if it is none: a FIFO would be waited for without an end."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise NoPlainFile(path)
+        with os.fdopen(descriptor, "rb", closefd=False) as stream:
+            return stream.read()
+    finally:
+        os.close(descriptor)
 
 
 def exists(path: Path) -> bool:

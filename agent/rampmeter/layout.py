@@ -16,7 +16,8 @@ from typing import Self
 
 from rampmeter.core.clock import Clock, SystemClock, wall_time
 from rampmeter.core.errors import ConfigError
-from rampmeter.files import create_once, exists, replace_file, sync_directory
+from rampmeter.files import NoPlainFile, create_once, exists, read_small, replace_file, sync_directory
+from rampmeter.oddities import Oddities
 
 MANIFEST_NAME = "MANIFEST.json"
 BLOCKS_NAME = "BLOCKS"
@@ -72,6 +73,7 @@ class Root:
 
     def __init__(self, path: str | os.PathLike[str], *, clock: Clock | None = None) -> None:
         self.path = Path(path)
+        self.odd = Oddities()
         self._clock = clock or SystemClock()
 
     def ensure_job_uid(self) -> str:
@@ -84,7 +86,7 @@ class Root:
         if not file.exists():
             create_once(file, secrets.token_hex(16).encode())
         for _ in range(_NUM_EMPTY_READS):
-            text = file.read_text(encoding="ascii", errors="replace").strip()
+            text = _job_uid_in(file)
             if text:
                 break
             self._clock.sleep(_EMPTY_READ_PAUSE_S)
@@ -113,8 +115,8 @@ class Root:
             return None
         file = self.path / "attempts" / f"{number:05d}"
         try:
-            nonce = json.loads(file.read_bytes())["nonce"]
-        except (ValueError, KeyError, TypeError):
+            nonce = json.loads(read_small(file))["nonce"]
+        except (NoPlainFile, ValueError, KeyError, TypeError):
             nonce = ""
         return Claim(number=number, nonce=str(nonce))
 
@@ -138,8 +140,21 @@ class Root:
         return exists(self.directory(name) / MANIFEST_NAME)
 
     def committed_steps(self) -> list[StepName]:
-        """The committed checkpoints, newest first; nothing is verified here."""
-        return [name for name in self.step_names() if self.is_committed(name)]
+        """The committed checkpoints, newest first; nothing is verified here.
+
+        One that cannot be looked into is passed over and told of; OSError if there is no other.
+        """
+        found, refusals = [], []
+        for name in self.step_names():
+            try:
+                if self.is_committed(name):
+                    found.append(name)
+            except OSError as error:
+                refusals.append(error)
+                self.odd.tell(name, str(error))
+        if refusals and not found:
+            raise refusals[0]
+        return found
 
     def directory(self, name: StepName) -> Path:
         return self.path / str(name)
@@ -147,8 +162,8 @@ class Root:
     def read_latest(self) -> StepName | None:
         """What the pointer names. A hint only: it may be stale, missing or damaged."""
         try:
-            text = (self.path / "LATEST").read_text(encoding="ascii", errors="replace")
-        except FileNotFoundError:
+            text = read_small(self.path / "LATEST").decode("ascii", "replace")
+        except (FileNotFoundError, NoPlainFile):
             return None
         return StepName.parse(text.strip())
 
@@ -157,7 +172,10 @@ class Root:
         replace_file(self.path / "LATEST", f"{name}\n".encode(), clock=self._clock)
 
     def foreign_checkpoints(self) -> list[str]:
-        """Names of entries in the root that look like checkpoints of another writer, sorted."""
+        """Names of entries in the root that look like checkpoints of another writer, sorted.
+
+        What cannot be looked into, such as `lost+found`, is judged by its name alone.
+        """
         return sorted(
             name
             for name in _names_in(self.path)
@@ -175,7 +193,7 @@ class Root:
     def read_plan_bytes(self) -> bytes | None:
         """The Plan kept last, or None if there never was one."""
         try:
-            return (self.path / "plan.json").read_bytes()
+            return read_small(self.path / "plan.json")
         except FileNotFoundError:
             return None
 
@@ -188,6 +206,13 @@ def _claim_record(claim: Claim) -> bytes:
         "claimed_at": wall_time(),
     }
     return json.dumps(record).encode()
+
+
+def _job_uid_in(file: Path) -> str:
+    try:
+        return read_small(file).decode("ascii", "replace").strip()
+    except NoPlainFile as error:
+        raise ConfigError(f"{file} {error.strerror}, if no process of this job is running") from error
 
 
 def _names_in(directory: Path) -> list[str]:
@@ -205,4 +230,8 @@ def _looks_foreign(entry: Path) -> bool:
         return False
     if _FOREIGN_DIRECTORY.fullmatch(entry.name):
         return True
-    return any(name == METADATA_NAME or _FOREIGN_FILE.fullmatch(name) for name in _names_in(entry))
+    try:
+        names = _names_in(entry)
+    except OSError:
+        return False
+    return any(name == METADATA_NAME or _FOREIGN_FILE.fullmatch(name) for name in names)

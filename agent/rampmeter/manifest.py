@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from rampmeter.core.errors import CorruptCheckpoint, FormatTooNew
+from rampmeter.files import NoPlainFile, read_small
 from rampmeter.layout import MANIFEST_NAME, StepName
 
 FORMAT = 1
@@ -129,7 +130,9 @@ class Manifest:
         _check_format(document)
         if claimed is None:
             raise CorruptCheckpoint(f"{MANIFEST_NAME} lacks the field {_SELF_DIGEST!r}")
-        return typing.cast(Self, _decode(cls, document, ""))
+        manifest = typing.cast(Self, _decode(cls, document, ""))
+        _check_sense(manifest)
+        return manifest
 
     def entry(self, name: str) -> FileEntry:
         """The entry of the file called `name`; CorruptCheckpoint if the checkpoint has no such file."""
@@ -141,7 +144,11 @@ class Manifest:
 
 def read_manifest(directory: Path) -> Manifest:
     """The manifest of one checkpoint; FileNotFoundError if it is not committed."""
-    return Manifest.from_json((directory / MANIFEST_NAME).read_bytes())
+    try:
+        content = read_small(directory / MANIFEST_NAME)
+    except NoPlainFile as error:
+        raise CorruptCheckpoint(f"{MANIFEST_NAME} is no plain file") from error
+    return Manifest.from_json(content)
 
 
 def check_identity(manifest: Manifest, name: StepName) -> None:
@@ -174,6 +181,24 @@ def _check_format(document: dict[str, Any]) -> None:
         raise FormatTooNew(
             f"{MANIFEST_NAME} has format {found}, this reader knows {FORMAT}: use a newer rampmeter"
         )
+
+
+def _check_sense(manifest: Manifest) -> None:
+    """What has the right types and its digest, and still is nobody's checkpoint: all readers count on this."""
+    names = [file.name for file in (*manifest.files, manifest.blocks)]
+    _require(len(set(names)) == len(names), "files", "names a file twice")
+    for name in names:
+        is_plain = name not in ("", ".", "..") and "/" not in name and "\0" not in name
+        _require(is_plain, "files", f"names no file of the checkpoint's own: {name!r}")
+    sizes = [file.num_bytes for file in (*manifest.files, manifest.blocks)]
+    _require(min(sizes) >= 0, "files", "has a negative size")
+    for field, least in (("block_bytes", 1), ("world_size", 1), ("total_bytes", 0)):
+        _require(getattr(manifest, field) >= least, field, f"must be at least {least}")
+
+
+def _require(holds: bool, field: str, why: str) -> None:
+    if not holds:
+        raise CorruptCheckpoint(f"{MANIFEST_NAME}: field {field!r} {why}")
 
 
 def _decode(kind: Any, value: Any, where: str) -> Any:

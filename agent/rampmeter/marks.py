@@ -5,6 +5,7 @@ decided in `retention`; how a pin and a deletion that meet find out about each o
 """
 
 import contextlib
+import errno
 import json
 from enum import StrEnum
 from pathlib import Path
@@ -22,17 +23,25 @@ class Mark(StrEnum):
 
 def put_mark(directory: Path, mark: Mark) -> None:
     """Durable; a mark that is there stays as it is. OSError if the directory is gone or not ours to write."""
+    _refuse_link(directory)
     create_once(directory / mark, json.dumps({"marked_at": wall_time()}).encode())
 
 
 def take_mark(directory: Path, mark: Mark) -> bool:
     """Whether there was one. OSError if it cannot be taken away."""
+    _refuse_link(directory)
     try:
         (directory / mark).unlink()
     except FileNotFoundError:
         return False
     sync_directory(directory)
     return True
+
+
+def _refuse_link(directory: Path) -> None:
+    """What is linked to stands elsewhere, and is its owner's to write."""
+    if directory.is_symlink():
+        raise OSError(errno.ELOOP, "is a symbolic link, which is not followed for writing", str(directory))
 
 
 def has_mark(directory: Path, mark: Mark) -> bool:

@@ -29,6 +29,8 @@ from rampmeter.verification import Verifier
 
 _log = logging.getLogger("rampmeter")
 
+_MOST_NAMED = 3
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredCheckpoint:
@@ -73,7 +75,7 @@ def restore(
     for name in candidates:
         try:
             if not peers.from_first(partial(root.is_committed, name)):
-                skips.add(name, "it was never committed")
+                skips.add_leftover(name)
                 continue
             if name in behind:
                 skips.add_damaged(
@@ -86,8 +88,9 @@ def restore(
                 note_proven(root.directory(name), whole=False)
             if step is not None:
                 raise _explicit(name, error) from error
-            skips.add_damaged(name, str(error))
+            skips.add_damaged(name, _why(error))
         else:
+            skips.tell_leftovers()
             return RestoredCheckpoint(
                 step=name.step,
                 directory=str(name),
@@ -96,6 +99,7 @@ def restore(
                 values=values,
                 norms=manifest.norms or (),
             )
+    skips.tell_leftovers()
     if step is not None:
         raise RestoreError(f"no committed checkpoint of step {step} in {root.path}")
     if skips.num_damaged:
@@ -108,18 +112,31 @@ class _Skips:
 
     def __init__(self, peers: Peers) -> None:
         self._peers = peers
+        self._leftovers: list[StepName] = []
         self.reasons: list[str] = []
         self.num_damaged = 0
 
-    def add(self, name: StepName, why: str) -> None:
-        reason = f"skipped step {name.step} ({name}): {why}"
+    def add_leftover(self, name: StepName) -> None:
+        """One that was never committed. There may be thousands: a few are told of one by one, more in one line."""
+        self._leftovers.append(name)
+
+    def tell_leftovers(self) -> None:
+        """No more are looked at."""
+        if len(self._leftovers) <= _MOST_NAMED:
+            for name in self._leftovers:
+                self._add(f"skipped step {name.step} ({name}): it was never committed")
+            return
+        named = ", ".join(str(name) for name in self._leftovers[:_MOST_NAMED])
+        self._add(f"skipped {len(self._leftovers)} directories that were never committed: {named} and others")
+
+    def _add(self, reason: str) -> None:
         self.reasons.append(reason)
         if self._peers.rank == 0:
             _log.warning("%s", reason)
 
     def add_damaged(self, name: StepName, why: str) -> None:
         """One that was committed: it is no start from nothing."""
-        self.add(name, why)
+        self._add(f"skipped step {name.step} ({name}): {why}")
         self.num_damaged += 1
 
 
@@ -131,7 +148,7 @@ def _candidates(
         foreign = [] if fresh else root.foreign_checkpoints()
         names = root.step_names()
     except OSError as error:
-        raise RestoreError(f"cannot look for checkpoints in {root.path}: {error}") from error
+        raise RestoreError(f"cannot look for checkpoints in {root.path}: {_why(error)}") from error
     if foreign:
         raise ForeignCheckpoints(
             f"{root.path} holds checkpoints of another writer ({', '.join(foreign[:3])}): take one in with "
@@ -145,7 +162,7 @@ def _candidates(
 def _is_passed(root: Root, name: StepName) -> bool:
     """Whether the newest committed checkpoint is of a later step; no where that cannot be seen."""
     try:
-        newest = next((other for other in root.step_names() if root.is_committed(other)), name)
+        newest = next(iter(root.committed_steps()), name)
     except OSError:
         return False
     return newest.step > name.step
@@ -171,6 +188,12 @@ def _manifest_of(directory: Path, name: StepName) -> Manifest:
     return manifest
 
 
+def _why(error: Exception) -> str:
+    if isinstance(error, PermissionError):
+        return f"{error}: this user may not read there; look at owner, group and mode"
+    return str(error)
+
+
 def _explicit(name: StepName, error: Exception) -> RestoreError:
-    message = f"step {name.step} ({name}) cannot be loaded: {error}"
+    message = f"step {name.step} ({name}) cannot be loaded: {_why(error)}"
     return CorruptCheckpoint(message) if isinstance(error, CorruptCheckpoint) else RestoreError(message)

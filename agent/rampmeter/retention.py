@@ -16,7 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from rampmeter.core.errors import ConfigError, CorruptCheckpoint, FormatTooNew, RestoreError
-from rampmeter.files import replace_file
+from rampmeter.files import NoPlainFile, read_small, replace_file
 from rampmeter.layout import Root, StepName
 from rampmeter.manifest import Manifest, read_manifest
 from rampmeter.marks import Mark, has_mark
@@ -159,32 +159,33 @@ def _milestones(commits: Iterable[Kept], every: int | None) -> list[StepName]:
 def read_commits(root: Root, days: MutableMapping[StepName, str]) -> list[Kept]:
     """The committed checkpoints that can be read, newest first. OSError or RestoreError if the root cannot be.
 
-    What is damaged, or of a newer format, is left out: it neither counts nor goes. `days` remembers the dates of those
+    What is damaged, of a newer format, or not to be looked into is left out: it neither counts nor goes. `days` remembers the dates of those
     seen before, since a manifest never changes and may be long.
     """
     behind = left_behind(root)
-    return [
-        Kept(
+    found = [_read_commit(root, name, days, behind) for name in root.committed_steps()]
+    return [commit for commit in found if commit is not None]
+
+
+def _read_commit(
+    root: Root, name: StepName, days: MutableMapping[StepName, str], behind: Collection[StepName]
+) -> Kept | None:
+    directory = root.directory(name)
+    try:
+        if name not in days:
+            days[name] = day_of(read_manifest(directory))
+        return Kept(
             name=name,
             day=days[name],
-            pinned=has_mark(root.directory(name), Mark.PINNED),
-            proven=has_mark(root.directory(name), Mark.PROVEN),
+            pinned=has_mark(directory, Mark.PINNED),
+            proven=has_mark(directory, Mark.PROVEN),
             left_behind=name in behind,
         )
-        for name in root.committed_steps()
-        if name in days or _learn_day(root, name, days)
-    ]
-
-
-def _learn_day(root: Root, name: StepName, days: MutableMapping[StepName, str]) -> bool:
-    try:
-        days[name] = day_of(read_manifest(root.directory(name)))
     except FileNotFoundError:  # removed meanwhile
-        return False
-    except (CorruptCheckpoint, FormatTooNew) as error:
-        _log.warning("%s is left alone: %s", name, error)
-        return False
-    return True
+        return None
+    except (CorruptCheckpoint, FormatTooNew, OSError) as error:
+        root.odd.tell(name, str(error))
+        return None
 
 
 def prune(
@@ -215,7 +216,7 @@ def sweep(root: Root, attempt: int, breathe: Breathe) -> list[StepName]:
     is swept: what is half a checkpoint to us may be a whole one to its writer.
     """
     try:
-        found = {name: standing(root.directory(name)) for name in root.step_names()}
+        found = _standings(root)
         going = [name for name, where in found.items() if may_sweep(name, where, attempt)]
         if going and any(is_newer_format(root, name) for name in found):
             _log.warning("nothing was swept: a newer rampmeter has written into %s", root.path)
@@ -230,6 +231,17 @@ def sweep(root: Root, attempt: int, breathe: Breathe) -> list[StepName]:
     ]
 
 
+def _standings(root: Root) -> dict[StepName, Standing]:
+    """Of all that can be looked into. OSError if the root cannot be listed."""
+    found = {}
+    for name in root.step_names():
+        try:
+            found[name] = standing(root.directory(name))
+        except OSError as error:
+            root.odd.tell(name, str(error))
+    return found
+
+
 def may_sweep(name: StepName, where: Standing, attempt: int) -> bool:
     """Whether nobody can miss a directory that is no checkpoint, now that `attempt` is the newest."""
     if where is Standing.UNCOMMITTED:
@@ -238,12 +250,16 @@ def may_sweep(name: StepName, where: Standing, attempt: int) -> bool:
 
 
 def is_newer_format(root: Root, name: StepName) -> bool:
-    """Whether a commit is of a format that this reader does not know. OSError if it cannot be read."""
+    """Whether a commit is of a format that this reader does not know; no where it cannot be read."""
     try:
         read_manifest(root.directory(name))
     except FormatTooNew:
         return True
-    except (CorruptCheckpoint, FileNotFoundError):
+    except CorruptCheckpoint:
+        return False
+    except OSError as error:
+        if not isinstance(error, FileNotFoundError):
+            root.odd.tell(name, str(error))
         return False
     return False
 
@@ -252,7 +268,7 @@ def _tried(root: Root, name: StepName, removing: Removing, breathe: Breathe) -> 
     try:
         return removing(root.directory(name), breathe)
     except OSError as error:
-        _log.warning("%s could not be removed: %s", name, error)
+        root.odd.tell(name, f"it could not be removed: {error}")
         return False
 
 
@@ -265,9 +281,9 @@ def read_keep(root: Root) -> Keep | None:
     """What the job of this root keeps; None if none has said so. ConfigError if the record is damaged."""
     file = root.path / _RECORD_NAME
     try:
-        found = json.loads(file.read_bytes())
+        found = json.loads(read_small(file))
         return Keep(**{field: found[field] for field in Keep.__dataclass_fields__})
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError, ConfigError):
+    except (NoPlainFile, ValueError, KeyError, TypeError, ConfigError):
         raise ConfigError(f"{file} cannot be understood: delete it; the job writes it anew") from None

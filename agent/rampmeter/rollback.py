@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rampmeter.core.errors import RestoreError
-from rampmeter.files import replace_file
+from rampmeter.files import NoPlainFile, read_small, replace_file
 from rampmeter.layout import Root, StepName
 
 _log = logging.getLogger("rampmeter")
@@ -89,7 +89,10 @@ def _choices(root: Root) -> list[Choice]:
 
 def _read(root: Root, attempt: int) -> Choice | None:
     file = _record(root, attempt)
-    name = StepName.parse(file.read_text(encoding="ascii", errors="replace").strip())
+    try:
+        name = StepName.parse(read_small(file).decode("ascii", "replace").strip())
+    except NoPlainFile:
+        name = None
     if name is None:
         _log.warning("%s does not name a checkpoint and is passed over", file)
         return None

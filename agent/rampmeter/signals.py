@@ -1,8 +1,14 @@
-"""Signals that announce the end of the job. The handler only sets a flag; what was there before is chained."""
+"""Signals that announce the end of the job. The handler only sets a flag; what was there before is chained.
+
+A child that training forks is not told of the job's end through us: it gets back what was there before, so that
+Process.terminate() ends it as it ends any other.
+"""
 
 import logging
+import os
 import signal
 import threading
+import weakref
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -10,6 +16,9 @@ from typing import Any
 _log = logging.getLogger("rampmeter")
 
 NOTICE_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+
+
+_installed: "weakref.WeakSet[NoticeSignals]" = weakref.WeakSet()
 
 
 class NoticeSignals:
@@ -26,6 +35,7 @@ class NoticeSignals:
             return
         for number in NOTICE_SIGNALS:
             self._before[number] = signal.signal(number, self._handle)
+        _installed.add(self)
 
     def restore(self) -> None:
         """Put back what was there, unless somebody has replaced us since."""
@@ -35,9 +45,18 @@ class NoticeSignals:
             if signal.getsignal(number) == self._handle:
                 signal.signal(number, before if before is not None else signal.SIG_DFL)
         self._before.clear()
+        _installed.discard(self)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._on_notice()
         before = self._before.get(signal.Signals(number))
         if callable(before):
             before(number, frame)
+
+
+def _restore_in_child() -> None:
+    for signals in list(_installed):
+        signals.restore()
+
+
+os.register_at_fork(after_in_child=_restore_in_child)

@@ -5,6 +5,7 @@ the first thing that does not fit is raised as CorruptCheckpoint with the name o
 """
 
 import contextlib
+import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -64,6 +65,10 @@ class Verifier:
         for file in self._manifest.files:
             self._verify_size(file.name, file.num_bytes)
 
+    def verify_size(self, name: str) -> None:
+        """One file is there with its size."""
+        self._verify_size(name, self._manifest.entry(name).num_bytes)
+
     def verify_file(self, name: str) -> None:
         """The whole content of one file."""
         self.verify_ranges(
@@ -117,9 +122,12 @@ class Verifier:
 
     def _verify_size(self, name: str, expected_bytes: int) -> None:
         try:
-            found_bytes = (self._directory / name).stat().st_size
+            found = (self._directory / name).stat()
         except FileNotFoundError:
             raise CorruptCheckpoint(f"file {name} is missing") from None
+        if not stat.S_ISREG(found.st_mode):
+            raise CorruptCheckpoint(f"file {name} is no plain file")
+        found_bytes = found.st_size
         if found_bytes != expected_bytes:
             raise CorruptCheckpoint(f"file {name} is {_difference(found_bytes - expected_bytes)}")
 

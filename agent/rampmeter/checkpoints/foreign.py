@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rampmeter.core.errors import CorruptCheckpoint
-from rampmeter.files import exists
+from rampmeter.files import exists, read_small
 from rampmeter.layout import METADATA_NAME
 
 _SHARD_OF_RANK = re.compile(r"__(\d{1,9})_\d+\.distcp")
@@ -91,7 +91,7 @@ def read_foreign(directory: Path) -> ForeignCheckpoint:
 def _metadata(directory: Path) -> bytes:
     file = directory / METADATA_NAME
     try:
-        return file.read_bytes()
+        return read_small(file)
     except FileNotFoundError:
         pass
     if exists(directory / f"{METADATA_NAME}.tmp") or any(directory.glob("*.distcp")):

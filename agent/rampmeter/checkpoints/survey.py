@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from rampmeter.core.errors import ConfigError, CorruptCheckpoint, FormatTooNew, RestoreError
+from rampmeter.files import NoPlainFile, read_small
 from rampmeter.layout import Root, StepName
 from rampmeter.manifest import Manifest, check_identity, read_manifest
 from rampmeter.marks import Mark, has_mark
@@ -109,8 +110,8 @@ def survey(root: Root) -> Survey:
 
 def _job_uid(root: Root) -> str | None:
     try:
-        return (root.path / "JOB_UID").read_text(encoding="ascii", errors="replace").strip() or None
-    except FileNotFoundError:
+        return read_small(root.path / "JOB_UID").decode("ascii", "replace").strip() or None
+    except (FileNotFoundError, NoPlainFile):
         return None
 
 

@@ -9,6 +9,7 @@ from torch.distributed.checkpoint.metadata import (
     Metadata,
 )
 
+from rampmeter.core.errors import RestoreError
 from rampmeter.layout import METADATA_NAME
 from rampmeter.manifest import Manifest
 from rampmeter.reading.pace import UNPACED, Pace
@@ -50,5 +51,18 @@ class PlannedLoad:
         return found
 
     def read(self) -> None:
-        """Read it; what an error leaves is half read."""
-        self._reader.read_data(self._planner.finish_plan(self._plan), self._planner).wait()
+        """Read it. CorruptCheckpoint, and nothing was read, if a file is not as long as when it was verified.
+
+        What changes while it is read is a RestoreError, and what that leaves is half read.
+        """
+        self._verify_sizes()
+        try:
+            self._reader.read_data(self._planner.finish_plan(self._plan), self._planner).wait()
+        except (EOFError, RuntimeError, ValueError) as error:
+            self._verify_sizes()
+            names = ", ".join(sorted(self.ranges))
+            raise RestoreError(f"{names} changed while being read: {type(error).__name__}: {error}") from error
+
+    def _verify_sizes(self) -> None:
+        for name in self.ranges:
+            self._reader.verifier.verify_size(name)
