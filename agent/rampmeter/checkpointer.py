@@ -18,7 +18,7 @@ from typing import Any, Self
 from rampmeter.comeback import restore_in_turn
 from rampmeter.config import Beliefs, Bounds, Names, job_settings, last_part, whole_or_none
 from rampmeter.core.clock import Clock, SystemClock
-from rampmeter.core.errors import ConfigError, SavesFailing
+from rampmeter.core.errors import ConfigError, RestoreError, SavesFailing
 from rampmeter.core.messages import EndReason, Survives
 from rampmeter.core.proving import DEFAULT_EVERY_S, Proving
 from rampmeter.daemon.mode import Mode
@@ -42,6 +42,7 @@ from rampmeter.saving import Saver
 from rampmeter.signals import NoticeSignals
 from rampmeter.speaking import Spokesman
 from rampmeter.state import State
+from rampmeter.stepnumber import StepNumbers
 from rampmeter.stepwatch import StepWatch
 from rampmeter.taking import Taking
 from rampmeter.together import Rank
@@ -136,6 +137,7 @@ class Checkpointer:
         self._proving = Proving(verify_every_s, now_s=self._clock.now())
         self._root = Root(Path(root).absolute(), clock=self._clock)  # wherever training goes later
         self._rng = rng
+        self._steps = StepNumbers()
         self._signals = NoticeSignals(self._on_notice)
         self._exit_watch = ExitWatch(self._leave)
         self._crew: Crew | None = None
@@ -303,19 +305,21 @@ class Checkpointer:
     def step(self, step: int, state: State) -> None:
         """Say that training has done `step`; takes the snapshot of `state` if a save is due and granted.
 
-        Microseconds otherwise. `state` as in `restore`: a callable is called only when a save starts. In a job of many
-        ranks all call it equally often and with the same steps.
+        Microseconds otherwise. What is no number of a step makes no save. `state` as in `restore`: a callable is called
+        only when a save starts. In a job of many ranks all call it equally often and with the same steps.
         """
         taking = self._started
         if self._home.refuses_step():
             return
-        self._watch.see(step)
+        number = self._steps.of(step)
+        if number is not None:
+            self._watch.see(number)
         if self._crew is not None:
-            agreed = self._crew.called(step)
+            agreed = self._crew.called(number)
             if agreed is not None:
-                taking.take(step, state, agreed)
-        elif taking.wants_snapshot:
-            taking.take(step, state, None)
+                taking.take(number, state, agreed)
+        elif number is not None and taking.wants_snapshot:
+            taking.take(number, state, None)
         if not taking.is_sized:
             taking.learn_size(state)
         if self._raise_after is not None and taking.num_failed >= self._raise_after:

@@ -4,6 +4,7 @@ One save is in flight at a time; its buffers are kept for the next one. Nothing 
 of a save means is for `aftermath` to say. In a job of many ranks each makes its share, and rank 0 alone commits.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -36,6 +37,7 @@ from rampmeter.state import State, has_data_position, resolve, snapshot
 from rampmeter.throttle import Throttle
 from rampmeter.together import CourseTogether, Rank, Together
 
+_log = logging.getLogger("rampmeter")
 _ABORT_LIMIT_S = 5.0
 _HUNG_ABORT_S = 0.5
 """For one that was aborted: it may have to end a write, and no more."""
@@ -154,7 +156,7 @@ class Saver:
         max_streams: int | None = None,
         together: Together | None = None,
     ) -> "Future[SaveReport]":
-        """Take the snapshot and let a thread write it. Returns after the staging; never raises.
+        """Take the snapshot and let a thread write it. Returns after the staging; raises only what interrupts training.
 
         `throttle` must be new. `on_first_byte` is called once, from the flush thread, with the bytes of the tensors to
         write; `on_end` with the report, before leftovers are removed: storage in trouble may take long for that, and no
@@ -189,10 +191,12 @@ class Saver:
             )
         try:
             upload = self._start(save, state)
-        except Exception as error:
+        except BaseException as error:
             if together is not None:
                 together.cannot(f"{type(error).__name__}: {error}", reason_of(error))
             self._end(save, error)
+            if not isinstance(error, Exception):
+                raise  # Ctrl-C is training's, and this save has ended
         else:
             save.stall_s = self._clock.now() - save.begun_at_s
             save.joined = together.join() if together else None
@@ -361,14 +365,19 @@ class Saver:
         """The save is over, one way or the other. Runs on the flush thread, or on the caller's if nothing started."""
         save.throttle.end()
         failure = self._aftermath.failure(save, error)
+        if failure is None:
+            norms = None if save.manifest is None else save.manifest.norms
+            self.go_on_from(save.name, norms or ())
         try:
-            report = self._aftermath.tell(save, failure)
-        finally:
-            if failure is None:
-                norms = None if save.manifest is None else save.manifest.norms
-                self.go_on_from(save.name, norms or ())
+            self._aftermath.tell(save, failure)
             self._aftermath.tidy_up(save, failure)
+        except Exception:
+            _log.exception("the end of the save of step %d was not told as it should be", save.name.step)
+        finally:  # whatever has happened: the next save can be made
             self._current = None
             if save.joined is not None:
                 save.joined.end(failure, needs_group=save.uses_group and dcp.ends_group(error))
-            save.result.set_result(report)
+            if save.report is None:
+                save.result.set_exception(RuntimeError("the save has ended without a report"))
+            else:
+                save.result.set_result(save.report)

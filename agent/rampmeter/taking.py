@@ -152,22 +152,33 @@ class Taking:
 
     # -- one save ----------------------------------------------------------------------------------------------
 
-    def take(self, step: int, state: State, agreed: Agreed | None) -> None:
-        """Take the snapshot; `agreed` says what is one save with the other ranks. Never raises."""
+    def take(self, step: int | None, state: State, agreed: Agreed | None) -> None:
+        """Take the snapshot; `agreed` says what is one save with the other ranks. Raises only what interrupts training.
+
+        Without a number of the step there is none, and that fails the save on all ranks.
+        """
         try:
-            if self.voice is not None:
+            if step is None:
+                self._cannot_save(
+                    agreed, "step() was called without a number of the step", FailReason.BAD_STATE
+                )
+            elif self.voice is not None:
                 self._begin_save(step, state, agreed, self.voice.desk)
             else:
                 self._save_along(step, state, agreed)
         except Exception:
             _log.exception("step %d was not saved: unexpected error beside training", step)
+        except BaseException:
+            self._settled.set()  # what interrupts the snapshot has ended the save
+            raise
 
     def _begin_save(self, step: int, state: State, agreed: Agreed | None, desk: Desk) -> None:
         throttle = Throttle(clock=self._clock)
         flow = self._crew.job_flow(throttle) if self._crew is not None else None
         permit = desk.begin_snapshot(flow or throttle)
         if permit is None:
-            self._cannot_save(agreed)
+            gone = "the lease has gone before the snapshot"
+            self._cannot_save(agreed, gone, FailReason.LEASE_LOST)
             return
         self._settled.clear()
         self._tell(SaveStarted(now_s=self._clock.now(), step=step))
@@ -212,9 +223,9 @@ class Taking:
             return None
         return self._crew.together(agreed, step, throttle, flow)
 
-    def _cannot_save(self, agreed: Agreed | None) -> None:
+    def _cannot_save(self, agreed: Agreed | None, why: str, reason: FailReason) -> None:
         if self._crew is not None and agreed is not None:
-            self._crew.cannot_save(agreed, "the lease has gone before the snapshot", FailReason.LEASE_LOST)
+            self._crew.cannot_save(agreed, why, reason)
 
     def _note_save(self, report: SaveReport) -> None:
         self.last_save = report

@@ -20,7 +20,7 @@ class CallCounter:
         self._at_call = _NEVER
         self._steps: list[int | None] = [None] * _NUM_KEPT
 
-    def called(self, step: int) -> bool:
+    def called(self, step: int | None) -> bool:
         """One call more, in which the caller said `step`. Whether it is the one that was armed."""
         calls = self.num_calls + 1
         self._steps[calls % _NUM_KEPT] = step

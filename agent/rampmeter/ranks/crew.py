@@ -125,8 +125,8 @@ class Crew:
         """This rank hears the others no more: nothing will be agreed on."""
         return self._team.lost is not None
 
-    def called(self, step: int) -> Agreed | None:
-        """One call of `step()`; a save that all ranks make in this call, if there is one."""
+    def called(self, step: int | None) -> Agreed | None:
+        """One call of `step()`, with no number if None; a save that all ranks make in this call, if there is one."""
         agreed = self._team.called(step)
         if agreed is None:
             return None

@@ -129,7 +129,7 @@ class Team:
         """All ranks have agreed to leave the training loop."""
         return self._member.stopped
 
-    def called(self, step: int) -> Agreed | None:
+    def called(self, step: int | None) -> Agreed | None:
         """One call of `step()`, in which the caller said `step`; what all ranks do in this call, if anything.
 
         Of a save it must hear more: `begin_save` once the snapshot is taken, or `cannot_save`.
