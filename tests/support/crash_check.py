@@ -7,11 +7,18 @@ import argparse
 import contextlib
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 from rampmeter.checkpoints.cli import CheckpointsCommand
-from rampmeter.layout import Root
+from rampmeter.files import meant_name
+from rampmeter.layout import MANIFEST_NAME, Root
+from rampmeter.manifest import read_manifest
+from rampmeter.marks import Mark
 from support.crash_victim import NUM_VALUES, Told, restored_step
+
+MOST_METADATA_BYTES = 64 * 1024
+"""Of a checkpoint: names, places, digests and random state; of a file beside the checkpoints."""
 
 
 class Lost(AssertionError):
@@ -36,12 +43,37 @@ def check_root(root: Root, told: Told, *, before: int = 0, num_values: int = NUM
 def check_recovered(root: Root, max_states: int, size_bytes: int) -> float:
     """After the next start and one more save: no leftover, and the disk holds no more than so many states.
 
+    To the byte: what is no tensor is measured, file by file, where a manifest or the layout of a root names it.
     Returns what it holds, in states.
     """
-    assert root.step_names() == root.committed_steps(), "a leftover was not swept"
-    held = sum(path.stat().st_size for path in root.path.rglob("*") if path.is_file()) / size_bytes
-    assert held <= max_states * 1.1, f"{held:.2f} states on the disk"
-    return held
+    names = root.committed_steps()
+    assert root.step_names() == names, "a leftover was not swept"
+    metadata = _bytes_beside(root) + sum(_metadata_bytes(root.directory(name), size_bytes) for name in names)
+    tensors = sum(path.stat().st_size for path in root.path.rglob("*") if path.is_file()) - metadata
+    assert tensors == len(names) * size_bytes, f"{tensors} bytes, but {len(names)} states of {size_bytes}"
+    assert tensors <= max_states * size_bytes, f"{len(names)} states on the disk"
+    return tensors / size_bytes
+
+
+def _metadata_bytes(directory: Path, size_bytes: int) -> int:
+    """What the files of a whole checkpoint hold beside its tensors, marks that were being put on it included."""
+    manifest = read_manifest(directory)
+    named = [file.name for file in manifest.files] + [manifest.blocks.name, MANIFEST_NAME]
+    marks = [path.name for path in directory.iterdir() if (meant_name(path.name) or path.name) in tuple(Mark)]
+    found = sum((directory / name).stat().st_size for name in named + marks) - size_bytes
+    assert 0 < found < MOST_METADATA_BYTES, f"{found} bytes of {directory.name} are no tensors"
+    return found
+
+
+def _bytes_beside(root: Root) -> int:
+    """What stands in the root beside its checkpoints: identity, claims, plan, pointer."""
+    found = [
+        path.stat().st_size
+        for path in root.path.rglob("*")
+        if path.is_file() and not path.relative_to(root.path).parts[0].startswith("step-")
+    ]
+    assert max(found) < MOST_METADATA_BYTES, f"{max(found)} bytes in one file beside the checkpoints"
+    return sum(found)
 
 
 def _check_list(root: Root, step: int) -> None:
