@@ -75,7 +75,7 @@ def test_c59_eight_ranks_finish_at_once_and_one_commits(start: Callable[..., Job
 
 
 def test_c79_what_one_rank_asks_alone_is_no_collective(programs: Nursery, root: Root) -> None:
-    """Rank 0 asks for all in every step, rank 1 for nothing: it is answered within 1 s, both train and save on."""
+    """Rank 0 asks for everything in every step, rank 1 for nothing: answered within 1 s, both train and save on."""
     program = Life(kind="two_ranks", num_saves=2).start(programs, root)
     assert program.wait() == 0
     assert len(root.committed_steps()) == 2
