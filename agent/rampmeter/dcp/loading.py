@@ -61,7 +61,9 @@ class PlannedLoad:
         except (EOFError, RuntimeError, ValueError) as error:
             self._verify_sizes()
             names = ", ".join(sorted(self.ranges))
-            raise RestoreError(f"{names} changed while being read: {type(error).__name__}: {error}") from error
+            raise RestoreError(
+                f"{names} changed while being read: {type(error).__name__}: {error}"
+            ) from error
 
     def _verify_sizes(self) -> None:
         for name in self.ranges:
