@@ -1,4 +1,4 @@
-"""Whether this process is a child that training forked, which has the checkpointer's memory and none of its threads.
+"""Whether this process is a child that training has forked: it has our memory and none of our threads.
 
 Such a child (a worker of multiprocessing, of a data loader) must not save under its parent's claim, and cannot: what it
 would wait for runs in the parent alone. Python forks by default on Linux up to 3.13.

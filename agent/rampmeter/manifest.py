@@ -185,12 +185,13 @@ def _check_format(document: dict[str, Any]) -> None:
 
 def _check_sense(manifest: Manifest) -> None:
     """What has the right types and its digest, and still is nobody's checkpoint: all readers count on this."""
-    names = [file.name for file in (*manifest.files, manifest.blocks)]
+    blocks = manifest.blocks
+    names = [blocks.name, *(file.name for file in manifest.files)]
+    sizes = [blocks.num_bytes, *(file.num_bytes for file in manifest.files)]
     _require(len(set(names)) == len(names), "files", "names a file twice")
     for name in names:
         is_plain = name not in ("", ".", "..") and "/" not in name and "\0" not in name
         _require(is_plain, "files", f"names no file of the checkpoint's own: {name!r}")
-    sizes = [file.num_bytes for file in (*manifest.files, manifest.blocks)]
     _require(min(sizes) >= 0, "files", "has a negative size")
     for field, least in (("block_bytes", 1), ("world_size", 1), ("total_bytes", 0)):
         _require(getattr(manifest, field) >= least, field, f"must be at least {least}")

@@ -159,8 +159,8 @@ def _milestones(commits: Iterable[Kept], every: int | None) -> list[StepName]:
 def read_commits(root: Root, days: MutableMapping[StepName, str]) -> list[Kept]:
     """The committed checkpoints that can be read, newest first. OSError or RestoreError if the root cannot be.
 
-    What is damaged, of a newer format, or not to be looked into is left out: it neither counts nor goes. `days` remembers the dates of those
-    seen before, since a manifest never changes and may be long.
+    What is damaged, of a newer format, or not to be looked into is left out: it neither counts nor goes. `days`
+    remembers the dates of those seen before, since a manifest never changes and may be long.
     """
     behind = left_behind(root)
     found = [_read_commit(root, name, days, behind) for name in root.committed_steps()]
