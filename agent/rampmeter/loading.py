@@ -21,16 +21,16 @@ from rampmeter import dcp
 from rampmeter.belonging import Path, SavedParts, Source
 from rampmeter.blocks import BlockMap, loads, share_out
 from rampmeter.core.errors import LeaseLost, RestoreError
+from rampmeter.fitting import check_content, check_item, check_optimizer
 from rampmeter.freezing import thaw
 from rampmeter.layout import METADATA_NAME
 from rampmeter.ranks.peers import Peers
-from rampmeter.rng import apply_rng
+from rampmeter.rng import apply_rng, check_rng
 from rampmeter.state import State, as_metadata_paths, assign, has_tensors, owner_of, resolve
 from rampmeter.statekeys import FROZEN, OWN, RESERVED, RNG, rank_key, rank_of
 from rampmeter.targets import (
     Paths,
     check_keys,
-    check_shape,
     dtensor_at,
     live_content,
     target_of,
@@ -57,7 +57,7 @@ def load_state(state: State, reader: dcp.VerifiedReader, peers: Peers) -> Loaded
     """
     load = peers.agree(lambda: _Load(state, reader, peers))
     is_whole = _verify(reader, load.bitmap, peers)
-    peers.agree(load.fresh.read)
+    peers.agree(load.read_fresh)
     peers.agree(load.in_place.read)
     values = peers.agree(load.hand_over)
     if peers.rank == 0:
@@ -98,15 +98,21 @@ class _Load:
         self._sources = {key: saved.source(key, value, peers.rank) for key, value in parts.items()}
         for key, value in parts.items():
             if isinstance(value, torch.Tensor):
-                check_shape(key, paths.get((key,)), value)
+                check_item(key, paths.get((key,)), value)
+            elif _is_dict(value):
+                _check_dict(key, value, paths)
         self._targets = {
             key: target_of(key, value, parts, paths)
             for key, value in parts.items()
             if isinstance(value, nn.Module | Optimizer) and (RESERVED, FROZEN, key) not in paths
         }
-        self._fresh = self._fresh_target(paths)
+        self._contents: dict[str, Any] = {}
+        self._random_state: bytes | None = None
+        modules = {key: target for key, target in self._targets.items() if isinstance(parts[key], nn.Module)}
+        optimizers = {key: target for key, target in self._targets.items() if key not in modules}
+        self._fresh = self._fresh_target(paths) | optimizers
         self.fresh = dcp.PlannedLoad(self._fresh, reader, metadata)
-        self.in_place = dcp.PlannedLoad(self._targets, reader, metadata)
+        self.in_place = dcp.PlannedLoad(modules, reader, metadata)
         self.bitmap = self._bitmap(reader)
 
     def _bitmap(self, reader: dcp.VerifiedReader) -> bytes:
@@ -138,8 +144,11 @@ class _Load:
     def _has_place(self, path: Path, item: Any) -> bool:
         """Of tensors in a dict of the state a rank takes those that it has: the others may be of other ranks."""
         value = self._parts.get(path[0])
-        is_dict = isinstance(value, Mapping) and not isinstance(value, dcp.Stateful)
-        if self._peers.world_size == 1 or not is_dict or not isinstance(item, dcp.TensorStorageMetadata):
+        if (
+            self._peers.world_size == 1
+            or not _is_dict(value)
+            or not isinstance(item, dcp.TensorStorageMetadata)
+        ):
             return True
         return tensor_at(value, path[1:]) is not None
 
@@ -151,26 +160,39 @@ class _Load:
 
     def _needs_live(self, key: str, wanted: Paths) -> bool:
         """An object's state is only asked for where it may hold DTensors: to be asked may change it."""
-        return self._peers.world_size > 1 and any(
+        is_object = isinstance(self._parts.get(key), dcp.Stateful)
+        return (self._peers.world_size > 1 or not is_object) and any(
             path[0] == key and isinstance(item, dcp.TensorStorageMetadata) for path, item in wanted.items()
         )
 
-    def hand_over(self) -> dict[str, Any]:
-        """Give each object what was read for it. An error names the part; those before it are already loaded."""
+    def read_fresh(self) -> None:
+        """Read all but the modules, and see that each part can take what was saved for it: nothing is touched."""
+        self.fresh.read()
         own = self._fresh.pop(RESERVED, {})  # an adopted checkpoint has none
         mine = own.get(OWN, {}).values()
         frozen = itertools.chain(own.get(FROZEN, {}).items(), *(copies.items() for copies in mine))
-        contents = self._fresh | {key: thaw(content) for key, content in frozen} | self._targets
-        given = {key: value for key, value in self._parts.items() if self._sources[key] is not Source.NONE}
-        for key, value in given.items():
+        self._contents = self._fresh | {key: thaw(content) for key, content in frozen}
+        self._random_state = own.get(RNG, {}).get(rank_key(self._peers.rank))
+        for key, value in self._given().items():
+            if key in self._contents:
+                _check_one(key, value, self._contents[key])
+        if self._random_state is not None:
+            check_rng(self._random_state)
+
+    def _given(self) -> dict[str, Any]:
+        return {key: value for key, value in self._parts.items() if self._sources[key] is not Source.NONE}
+
+    def hand_over(self) -> dict[str, Any]:
+        """Give each object what was read for it. An error names the part; those before it are already loaded."""
+        contents = self._targets | self._contents
+        for key, value in self._given().items():
             try:
                 _apply_one(key, value, self._parts, contents[key])
             except Exception as error:
                 raise RestoreError(f"state[{key!r}] refused what was saved for it: {error}") from error
-        random_state = own.get(RNG, {}).get(rank_key(self._peers.rank))
-        if random_state is not None:
-            apply_rng(random_state)
-        return _assign_plain(self._parts, contents)
+        if self._random_state is not None:
+            apply_rng(self._random_state)
+        return _assign_plain(self._parts, contents, keeps_tensors=self._peers.world_size > 1)
 
     def tell_loss(self) -> None:
         """Say once, for all ranks, what is not as it was at the save."""
@@ -205,6 +227,32 @@ def _saved_parts(paths: Paths, world_size: int) -> SavedParts:
     )
 
 
+def _is_dict(value: Any) -> bool:
+    """A dict that stands in the state itself."""
+    return isinstance(value, Mapping) and not isinstance(value, dcp.Stateful)
+
+
+def _check_dict(key: str, value: Mapping[str, Any], paths: Paths) -> None:
+    """Tensors in a dict, where the checkpoint has tensors in their place."""
+    for path, item in paths.items():
+        live = tensor_at(value, path[1:]) if path[0] == key else None
+        filled = not any(
+            isinstance(name, int) for name in path
+        )  # what stands in a list is replaced as a whole
+        if live is not None and filled and isinstance(item, dcp.TensorStorageMetadata):
+            check_item(".".join(path), item, live)
+
+
+def _check_one(key: str, value: Any, content: Any) -> None:
+    if isinstance(value, nn.Module):
+        if has_tensors(value):
+            check_content(key, content, dcp.get_model_state_dict(value))
+    elif isinstance(value, Optimizer):
+        check_optimizer(key, content, value)
+    elif not isinstance(value, dcp.Stateful):
+        check_content(key, content, value)
+
+
 def _apply_one(key: str, value: Any, parts: Mapping[str, Any], content: Any) -> None:
     if isinstance(value, nn.Module) and has_tensors(value):
         dcp.set_model_state_dict(value, content)
@@ -220,12 +268,14 @@ def _by_name(optimizer_state: Mapping[Any, Any]) -> bool:
     return all(isinstance(key, str) for key in optimizer_state)
 
 
-def _assign_plain(parts: Mapping[str, Any], contents: Mapping[str, Any]) -> dict[str, Any]:
+def _assign_plain(
+    parts: Mapping[str, Any], contents: Mapping[str, Any], *, keeps_tensors: bool
+) -> dict[str, Any]:
     values = {}
     for key, value in parts.items():
         if isinstance(value, nn.Module | Optimizer | dcp.Stateful):
             continue
-        values[key] = assign(value, contents[key])
+        values[key] = assign(value, contents[key], keeps_tensors=keeps_tensors)
         if isinstance(parts, MutableMapping):
             parts[key] = values[key]
     return values

@@ -18,6 +18,7 @@ from torch.optim import Optimizer
 from rampmeter import dcp
 from rampmeter.belonging import Path, is_data_position, is_split, lead_paths, own_copy, tensors_in
 from rampmeter.core.errors import ConfigError
+from rampmeter.fitting import FOLDED, is_folded
 from rampmeter.freezing import freeze
 from rampmeter.rng import capture_rng
 from rampmeter.statekeys import FROZEN, LEAD, OWN, RESERVED, RNG, rank_key
@@ -60,6 +61,7 @@ def snapshot(state: State, *, step: int, rank: int = 0, world_size: int = 1) -> 
     lead: list[Path] = []
     for key, value in parts.items():
         content = content_of(key, value, parts)
+        _refuse_folded(key, value, content)
         copied = own_copy(key, value, content) if world_size > 1 else None
         if copied is not None:
             own[key] = copied
@@ -95,6 +97,17 @@ def _refuse_sharded(key: str, content: Any) -> None:
             f"state[{key!r}] holds sharded tensors beside empty dicts or under keys that are not strings: "
             "give each of them a string as its key"
         )
+
+
+def _refuse_folded(key: str, value: Any, content: Any) -> None:
+    """What is restored in place must be something that can be written into. Other objects take care of themselves."""
+    if isinstance(value, dcp.Stateful) and not isinstance(value, nn.Module):
+        return
+    for tensor in tensors_in(content):
+        if is_folded(tensor):
+            raise ConfigError(
+                f"state[{key!r}] holds a tensor of shape {list(tensor.shape)} that no restore could fill: {FOLDED}"
+            )
 
 
 def has_data_position(state: Mapping[str, Any]) -> bool:
@@ -183,22 +196,28 @@ def _copy_values(key: str, content: Any) -> Any:
     if isinstance(content, list) and _has_containers(content):
         return [_copy_values(key, value) for value in content]
     if isinstance(content, torch.Tensor):
-        return content
+        return dcp.without_view_bits(content)
     try:
         return copy.deepcopy(content)
     except Exception as error:
         raise ConfigError(f"state[{key!r}] holds a {type(content).__name__} that cannot be copied") from error
 
 
-def assign(target: Any, value: Any) -> Any:
-    """`value`, but inside `target` as far as that goes: tensors are copied in place, dicts filled."""
+def assign(target: Any, value: Any, *, keeps_tensors: bool = False) -> Any:
+    """`value`, but inside `target` as far as that goes: tensors are copied in place, dicts made what was saved.
+
+    `keeps_tensors`: those under names that were not saved stay; one of several ranks may have some that no other has.
+    """
     if isinstance(target, torch.Tensor) and isinstance(value, torch.Tensor):
         with torch.no_grad():
             target.copy_(value)
         return target
     if isinstance(target, MutableMapping) and isinstance(value, Mapping):
+        for key in [key for key in target if key not in value]:
+            if not (keeps_tensors and isinstance(target[key], torch.Tensor)):
+                del target[key]
         for key, item in value.items():
-            target[key] = assign(target.get(key), item)
+            target[key] = assign(target.get(key), item, keeps_tensors=keeps_tensors)
         return target
     return value
 

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from rampmeter import dcp
 from rampmeter.belonging import Path
 from rampmeter.core.errors import RestoreError
+from rampmeter.fitting import check_item
 from rampmeter.state import has_tensors, owner_of
 
 _MAX_NAMED = 5
@@ -60,15 +61,9 @@ def _module_target(key: str, module: nn.Module, saved: Paths) -> dict[str, Any]:
     target = template(saved)
     for name, value in live.items():
         if isinstance(value, torch.Tensor):
-            check_shape(f"{key}.{name}", saved.get((name,)), value)
+            check_item(f"{key}.{name}", saved.get((name,)), value)
             target[name] = value
     return target
-
-
-def check_shape(name: str, item: Any, tensor: torch.Tensor) -> None:
-    found = list(item.size) if isinstance(item, dcp.TensorStorageMetadata) else None
-    if found != list(tensor.shape):
-        raise RestoreError(f"tensor {name} has shape {found} in the checkpoint and {list(tensor.shape)} here")
 
 
 def _optimizer_target(key: str, owner: nn.Module, saved: Paths) -> dict[str, Any]:

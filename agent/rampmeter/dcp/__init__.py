@@ -18,7 +18,7 @@ from torch.distributed.tensor import DTensor
 
 from rampmeter.dcp.flushing import ReusedStager, cause_of, ends_group, save_here, start_save
 from rampmeter.dcp.loading import PlannedLoad, VerifiedReader
-from rampmeter.dcp.planning import CheckedSavePlanner, is_plain, local_part
+from rampmeter.dcp.planning import CheckedSavePlanner, is_plain, local_part, without_view_bits
 from rampmeter.dcp.standins import Place, Places, Sealed, ShardPart
 from rampmeter.dcp.writing import MeteredWriter, metered, metered_writer
 
@@ -50,6 +50,7 @@ __all__ = [
     "set_model_state_dict",
     "set_optimizer_state_dict",
     "start_save",
+    "without_view_bits",
 ]
 
 # A single process saves without a process group on purpose, at every interval.

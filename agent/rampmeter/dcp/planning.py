@@ -152,3 +152,16 @@ def is_plain(tensor: torch.Tensor) -> bool:
 def local_part(tensor: torch.Tensor) -> torch.Tensor:
     """What this rank holds of it."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def without_view_bits(tensor: torch.Tensor) -> torch.Tensor:
+    """Itself; of a view that torch only marks as conjugated or negated, its values: no writer would see the mark."""
+    local = local_part(tensor)
+    if not (local.is_conj() or local.is_neg()):
+        return tensor
+    local = local.detach().resolve_conj().resolve_neg()
+    if not isinstance(tensor, DTensor):
+        return local
+    return DTensor.from_local(
+        local, tensor.device_mesh, tensor.placements, shape=tensor.shape, stride=tensor.stride()
+    )
