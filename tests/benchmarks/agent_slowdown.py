@@ -2,8 +2,8 @@
 
 A step computes in Python and in torch, as training loops do. In each round four sides save the same state while the
 same loop runs: ours and plain, each in a thread and in a process of its own. A figure is the mean step beside ours over
-the mean step beside theirs in the same round. `large` has 16 tensors, `small` 1,000. The loop runs for the first
-quarter of each tenth of a second: all parts of a flush are seen, and one of 1,000 tensors in a thread, which a loop
+the mean step beside theirs in the same round. `large` has 16 tensors, `small` 6,000. The loop runs for the first
+quarter of each tenth of a second: all parts of a flush are seen, and one of 6,000 tensors in a thread, which a loop
 slows as much as it slows the loop, is over sooner.
 
 agent.slowdown_ratio.NAME                      ours with `mode="auto"` over plain in a thread, which is its default
@@ -37,7 +37,7 @@ from rampmeter.throttle import Throttle
 
 CLOCK = SystemClock()
 NUM_ROUNDS = 9
-STATES = {"large": (16, 2 * 1024 * 1024), "small": (1000, 30_000)}
+STATES = {"large": (16, 2 * 1024 * 1024), "small": (6000, 5_000)}
 """How many tensors of how many floats: 128 MiB and 120 MB."""
 
 MODES = (Mode.THREAD, Mode.PROCESS)
