@@ -1,9 +1,10 @@
 """Puts a verified checkpoint back into the user's state, on all ranks of a job together.
 
-Names and shapes are compared first, on every rank. Then the blocks that any rank is about to read are verified, each by
-one rank. Only then is anything read: what needs fresh memory (plain values, Stateful objects, our own parts), and last
-modules and optimizers in place. So the user's objects are untouched until the whole checkpoint was found to fit
-everywhere. The ranks agree after each of these, and no collective of torch's own runs in between.
+Names, shapes and dtypes are compared first, on every rank. Then the blocks that any rank is about to read are
+verified, each by one rank. Only then is anything read: what needs fresh memory (all but modules), which is
+found to fit or refused (`fitting`), and last modules in place. So the user's objects are untouched until the whole
+checkpoint was found to fit everywhere. The ranks agree after each of these, and no collective of torch's own
+runs in between.
 """
 
 import itertools

@@ -1,5 +1,6 @@
 """What does not fit is refused before anything is touched, and what is restored is bit for bit what was saved."""
 
+import pickle
 import random
 from collections.abc import Callable
 from typing import Any
@@ -85,7 +86,8 @@ def test_a_random_state_that_does_not_fit_is_refused(
     root: Root, make_saver: Any, save: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of another size: module, values and Python's random state stay as they were."""
-    short = capture_rng().replace(b"torch", b"t0rch")
+    parts = pickle.loads(capture_rng())
+    short = pickle.dumps(parts | {"torch": parts["torch"][:100]})
     monkeypatch.setattr(state_module, "capture_rng", lambda: short)
     assert save(make_saver(), 1, {"model": _linear(), "v": 1}).committed
     state = {"model": _linear(), "v": 0}
