@@ -121,13 +121,14 @@ class _Skips:
         self._leftovers.append(name)
 
     def tell_leftovers(self) -> None:
-        """No more are looked at."""
-        if len(self._leftovers) <= _MOST_NAMED:
-            for name in self._leftovers:
+        """Before anything else is told, so that the order is that of the checkpoints."""
+        leftovers, self._leftovers = self._leftovers, []
+        if len(leftovers) <= _MOST_NAMED:
+            for name in leftovers:
                 self._add(f"skipped step {name.step} ({name}): it was never committed")
             return
-        named = ", ".join(str(name) for name in self._leftovers[:_MOST_NAMED])
-        self._add(f"skipped {len(self._leftovers)} directories that were never committed: {named} and others")
+        named = ", ".join(str(name) for name in leftovers[:_MOST_NAMED])
+        self._add(f"skipped {len(leftovers)} directories that were never committed: {named} and others")
 
     def _add(self, reason: str) -> None:
         self.reasons.append(reason)
@@ -136,6 +137,7 @@ class _Skips:
 
     def add_damaged(self, name: StepName, why: str) -> None:
         """One that was committed: it is no start from nothing."""
+        self.tell_leftovers()
         self._add(f"skipped step {name.step} ({name}): {why}")
         self.num_damaged += 1
 

@@ -47,7 +47,7 @@ def test_a_shard_that_is_cut_off_after_it_was_verified_is_named(
 
     def and_then_cut_off(self: Any, blocks: Any, **more: Any) -> None:
         verify_blocks(self, blocks, **more)
-        for file in root.path.glob("step-*/*.distcp"):
+        for file in root.path.glob("step-*/*.distcp") if "__0_0.distcp" in blocks else ():
             os.truncate(file, file.stat().st_size // 2)
 
     monkeypatch.setattr(Verifier, "verify_blocks", and_then_cut_off)
