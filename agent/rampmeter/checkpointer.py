@@ -79,7 +79,8 @@ class Checkpointer:
     max_norm_ratio           a state is not saved if the norm of one of its parts, optimizers left out, is more than so
                              many times larger or smaller than in the checkpoint before; None = no norm is computed
     raise_after              so many failed saves in a row make `step` raise SavesFailing; None = training goes on
-    on_event                 called with `rampmeter.events` values, from the agent's threads
+    on_event                 called with `rampmeter.events` values, from training's thread and from the agent's: it must
+                             be quick, for training waits for it; what it raises is logged
 
     Raises ConfigError at the start; later only `restore` raises, and `step` if asked to. For use in a `with` statement.
     """
@@ -148,6 +149,8 @@ class Checkpointer:
     # -- life --------------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
+        if self._taking is not None:
+            raise ConfigError("this Checkpointer was in a `with` statement before: make a new one for each")
         self._home = Home()
         job_uid, claim = self._open()
         rank = self._crew.rank if self._crew is not None else Rank()
@@ -383,5 +386,7 @@ class Checkpointer:
             return
         try:
             self._listener(event)
-        except Exception:
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise  # training's
             _log.exception("on_event failed")

@@ -119,17 +119,30 @@ def test_restore_tells_and_names_what_it_loaded(tmp_path):
     assert [(e.step, e.skipped) for e in again if isinstance(e, Restored)] == [(step, ())]
 
 
-def test_a_listener_that_raises_does_no_harm(tmp_path):
+@pytest.mark.parametrize("error", [ValueError("mine"), SystemExit(3)])
+def test_a_listener_that_raises_does_no_harm(tmp_path, error):
     """What on_event raises is logged; saves go on."""
     run, calls = Run(), []
 
     def listener(event):
         calls.append(event)
-        raise ValueError("mine")
+        raise error
 
     with rampmeter.Checkpointer(tmp_path, on_event=listener, **OFTEN) as ckpt:
         train_until(ckpt, run, 0, lambda: ckpt.last_save is not None)
         assert ckpt.last_save.committed
+
+
+def test_it_is_for_one_with_statement(tmp_path):
+    """A second one is refused before anything is begun, and the first is not disturbed by it."""
+    with rampmeter.Checkpointer(tmp_path, **OFTEN) as ckpt:
+        with pytest.raises(ConfigError, match="make a new one"), ckpt:
+            pass
+        train_until(ckpt, Run(), 0, lambda: ckpt.last_save is not None)
+    num_threads = threading.active_count()
+    with pytest.raises(ConfigError, match="make a new one"):
+        ckpt.__enter__()
+    assert threading.active_count() == num_threads
 
 
 def test_a_state_that_cannot_be_had_does_not_reach_training(tmp_path):
