@@ -12,7 +12,6 @@ import rampmeter
 from rampmeter.core.fields import MAX_COUNT
 from rampmeter.events import Event, SaveEnded
 from rampmeter.stepnumber import StepNumbers
-from support.rank_programs import Ranks
 from support.waiting import wait_for
 
 ODD = ["300", None, 7.5, float("nan"), -1, MAX_COUNT + 1, 10**300, torch.ones(2), [3]]
@@ -82,34 +81,3 @@ def test_an_interrupt_in_the_snapshot_is_trainings_and_ends_that_save_alone(tmp_
         wait_for(saved, what="a save after the interrupt")
         assert ckpt._started._settled.wait(10.0)
     assert num_interrupted == 1
-
-
-def test_a_rank_without_a_number_fails_the_save_and_not_the_next(ranks: Ranks, tmp_path: Path) -> None:
-    """The calls are counted all the same, so that the ranks meet again."""
-    first, second = ranks.answers(
-        2,
-        tmp_path,
-        """
-import time
-import rampmeter
-from rampmeter.events import SaveEnded
-ended, state = [], {"weights": torch.ones(10)}
-def note(event):
-    if isinstance(event, SaveEnded):
-        ended.append([event.step, event.reason])
-with rampmeter.Checkpointer(root.path, on_event=note, interval_max_s=0.05, seed=1) as ckpt:
-    ckpt.restore(state)
-    step, over, end_s = 0, torch.zeros(1), time.monotonic() + 40.0
-    while not over and time.monotonic() < end_s:
-        step += 1
-        is_odd = rank == 1 and not any(reason for _, reason in ended)
-        ckpt.step(None if is_odd else step, state)
-        over.fill_(float(rank == 0 and any(reason is None for _, reason in ended)))
-        dist.all_reduce(over)
-        time.sleep(0.002)
-answer = ended
-""",
-    )
-    assert first[0][1] is not None
-    assert first[-1][1] is None
-    assert second[-1][1] is None

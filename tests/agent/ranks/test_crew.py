@@ -12,6 +12,7 @@ from rampmeter.ranks.beside import Way
 from rampmeter.ranks.crew import Crew, SaveWord, save_wish, stop_wish
 from rampmeter.ranks.opening import Opened
 from rampmeter.ranks.words import Beside, Purpose
+from rampmeter.taking import Taking
 from rampmeter.throttle import Throttle
 from rampmeter.together import Party
 
@@ -126,3 +127,20 @@ def test_a_new_group_of_writers_has_the_number_of_its_save(way: Way, group: int 
     assert made.num_renewed == 0
     in_threads = agreed_on(save_wish(7, None), new_group=False)
     assert crew_of(made, Team(agreed)).together(in_threads, 40, throttle, None).party is None
+
+
+def test_a_call_without_a_number_of_the_step_fails_the_agreed_save() -> None:
+    """On this rank nothing can be saved in it; all others must not wait for its share."""
+    agreed = agreed_on(save_wish(7, None), new_group=False)
+    team = Team(agreed)
+    nobody: Any = None
+    taking = Taking(
+        nobody,
+        lookout=nobody,
+        watch=nobody,
+        clock=ManualClock(),
+        tell=nobody,
+        crew=crew_of(Group(), team),
+    )
+    taking.take(None, {}, agreed)
+    assert team.refused == [(agreed, "step() was called without a number of the step", FailReason.BAD_STATE)]
