@@ -79,8 +79,7 @@ def test_a_rank_that_is_gone_is_noticed(
     job = start(3, num_bytes=500 * MB, rate=3 * MB, before_s=1.0, goes_on=True, num_calls=1000, step_s=0.01)
     job.wait(phase, rank=1)
     job.send(1, number)
-    if phase == "started":
-        job.wait("proposed")
+    if phase == "started":  # proposed or not: it may be gone before it was ever heard of
         job.wait("left", rank=0)
         assert not job.find("agreed")
     else:
