@@ -104,6 +104,7 @@ SUITES: dict[str, Callable[[], dict[str, Result]]] = {
 def main() -> int:
     chosen, as_json = arguments()
     console = Console(stderr=True)
+    OUTPUT.parent.mkdir(exist_ok=True)  # before all: suites write there
     measured: dict[str, Result] = {}
     for name in chosen:
         with console.status(f"measuring {name}: {SUITES[name].__doc__}"):
@@ -135,7 +136,6 @@ def arguments() -> tuple[list[str], bool]:
 
 def written_with(measured: dict[str, Result]) -> dict[str, Result]:
     """All that is in the file now: what was measured, and what other runs have found."""
-    OUTPUT.parent.mkdir(exist_ok=True)
     before = json.loads(OUTPUT.read_text()) if OUTPUT.exists() else {}
     results = before | measured
     OUTPUT.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")

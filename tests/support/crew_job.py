@@ -105,10 +105,8 @@ class Rank:
         seen = writer = None
         slowest = 0.0
         self.limit_files(self.mine("largest_file"))
-        while not ckpt.should_stop and not Path(self.job["end"]).exists() and time.monotonic() < end_s:
+        while not self.is_over(ckpt.should_stop or time.monotonic() > end_s):
             time.sleep(self.mine("step_s", 0.01))
-            if self.job.get("in_step"):
-                dist.barrier()  # as a collective of training would: nobody is a call ahead of another
             step += 1
             for index, tensor in enumerate(self.tensors()):
                 tensor.fill_(step + index / 8)
@@ -125,6 +123,13 @@ class Rank:
                 self.tell("saved", step=seen.step, reason=seen.reason, committed=seen.committed)
                 self.limit_files(None)
         self.tell("left", step=step, slowest_s=slowest)
+
+    def is_over(self, for_this_rank):
+        """Whether all is done; in step, as a collective of training would: nobody is a call ahead of another."""
+        over = torch.tensor(for_this_rank or Path(self.job["end"]).exists(), dtype=torch.int)
+        if self.job.get("in_step"):
+            dist.all_reduce(over, op=dist.ReduceOp.MAX)  # or one would leave, and the others wait for it
+        return bool(over)
 
     def change_rates(self, ckpt):
         """Rank 0: lower and raise the job's rate in its first save, and tell how long it takes until all follow."""
