@@ -64,11 +64,13 @@ class MeteredStream:
         self._on_error(error)
 
     def _write_chunk(self, chunk: memoryview) -> None:
-        self._throttle.take(len(chunk))
         self._hasher.update(chunk)
-        with self._throttle.blocked():
+        self._throttle.begin_write(len(chunk))
+        try:
             self._inner.write(chunk)
             self._push_when_full()
+        finally:
+            self._throttle.end_blocked()
 
     def _push_when_full(self) -> None:
         """A stream without descriptor has no page cache here: what it took is on its way, and counts as gone."""

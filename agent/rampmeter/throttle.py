@@ -134,8 +134,7 @@ class Throttle:
         return self._quarter_second(_SMALLEST_WINDOW_BYTES, _LARGEST_WINDOW_BYTES)
 
     def _quarter_second(self, smallest_bytes: int, largest_bytes: int) -> int:
-        with self._lock:
-            rate = self._rate_bytes_per_s
+        rate = self._rate_bytes_per_s  # one reading: no lock for what is asked at each piece
         if rate is None:
             return largest_bytes
         return min(max(int(_BURST_S * rate), smallest_bytes), largest_bytes)
@@ -143,24 +142,40 @@ class Throttle:
     def take(self, num_bytes: int) -> None:
         """Return when `num_bytes` may be written, first come first served. LeaseLost once the save was aborted."""
         with self._lock:
-            self._refill(self._clock.now())
-            self._taken_bytes += num_bytes
-            ticket_bytes = self._taken_bytes
-        while True:
-            with self._lock:
-                sleep_s = self._time_until_paid(ticket_bytes)
-            if sleep_s == 0.0:
-                return
-            self._sleep(sleep_s)
+            ticket_bytes, sleep_s = self._pay(num_bytes, self._clock.now())
+        self._wait(ticket_bytes, sleep_s)
 
-    def _time_until_paid(self, ticket_bytes: int) -> float:
+    def begin_write(self, num_bytes: int) -> None:
+        """`take` and `begin_blocked` as one: it stands before each piece, and training may wait for it."""
+        with self._lock:
+            now_s = self._clock.now()
+            ticket_bytes, sleep_s = self._pay(num_bytes, now_s)
+            if sleep_s == 0.0:
+                self._enter_file(now_s)
+                return
+        self._wait(ticket_bytes, sleep_s)
+        self.begin_blocked()
+
+    def _pay(self, num_bytes: int, now_s: float) -> tuple[int, float]:
+        """The place in the queue, and how long to sleep before a look at whether its turn has come."""
+        self._refill(now_s)
+        self._taken_bytes += num_bytes
+        return self._taken_bytes, self._time_until_paid(self._taken_bytes, now_s)
+
+    def _wait(self, ticket_bytes: int, sleep_s: float) -> None:
+        while sleep_s:
+            self._sleep(sleep_s)
+            with self._lock:
+                now_s = self._clock.now()
+                self._refill(now_s)
+                sleep_s = self._time_until_paid(ticket_bytes, now_s)
+
+    def _time_until_paid(self, ticket_bytes: int, now_s: float) -> float:
         """How long to sleep before all bytes up to the ticket may be paid for; 0 = they are."""
         if self._abort_reason is not None:
             raise LeaseLost(self._abort_reason)
-        now_s = self._clock.now()
         if self._begun_at_s is None:
             self._begun_at_s = self._spent_until_s = now_s
-        self._refill(now_s)
         rate = self._rate_bytes_per_s
         if rate == 0 or self._lapsed(now_s):
             return _LONGEST_SLEEP_S
@@ -220,8 +235,11 @@ class Throttle:
     def begin_blocked(self) -> None:
         """The calling thread goes into the file."""
         with self._lock:
-            self._spend(self._clock.now())
-            self._threads_blocked.add(threading.get_ident())
+            self._enter_file(self._clock.now())
+
+    def _enter_file(self, now_s: float) -> None:
+        self._spend(now_s)
+        self._threads_blocked.add(threading.get_ident())
 
     def end_blocked(self) -> None:
         """Ends what `begin_blocked` began in this thread; harmless if nothing did."""

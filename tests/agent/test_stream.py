@@ -148,7 +148,7 @@ def test_a_lost_lease_stops_within_one_chunk(tmp_path: Path) -> None:
         if len(taken) == 3:
             raise LeaseLost("lease_lost")
 
-    throttle.take = lose  # type: ignore[method-assign]
+    throttle.begin_write = lose  # type: ignore[method-assign]
     with (tmp_path / "f").open("wb") as inner, pytest.raises(LeaseLost):
         _stream(inner, throttle, Probe()).write(bytes(10 * MIB))
     assert (tmp_path / "f").stat().st_size == 2 * MIB

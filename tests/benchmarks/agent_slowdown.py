@@ -30,6 +30,7 @@ from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 
 from benchmarks.summary import Result, summary
 from rampmeter.core.clock import SystemClock
+from rampmeter.daemon.arena import host_bytes
 from rampmeter.daemon.mode import Mode, chosen
 from rampmeter.layout import Root
 from rampmeter.saving import Saver
@@ -95,7 +96,7 @@ def slowdown(
         rounds = [one_round(directory, [*ours.values(), *theirs.values()], n) for n in range(num_rounds + 1)]
     sides = list(zip(*rounds[1:], strict=True))
     of_ours, of_theirs = dict(zip(MODES, sides[:2], strict=True)), dict(zip(MODES, sides[2:], strict=True))
-    auto = chosen(Mode.AUTO, num_tensors=num_tensors, obstacle=None)
+    auto = chosen(Mode.AUTO, num_tensors=num_tensors, host_bytes=host_bytes(state), obstacle=None)
     found = {prefix: ratio(of_ours[auto], of_theirs[Mode.THREAD], quiet_s)}
     for mine in MODES:
         for other in MODES:

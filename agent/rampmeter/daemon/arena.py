@@ -8,7 +8,7 @@ with one descriptor however many there are. Being memory without a name it does 
 import itertools
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -191,3 +191,20 @@ def num_tensors(value: Any) -> int:
     if isinstance(value, Mapping):
         return sum(num_tensors(item) for item in value.values())
     return sum(num_tensors(item) for item in value) if isinstance(value, list) else 0
+
+
+def host_bytes(value: Any) -> int:
+    """The bytes of a snapshot's tensors on this rank; 0 if one of them is not in the memory of the host."""
+    sizes = list(_host_sizes(value))
+    return 0 if None in sizes else sum(size for size in sizes if size is not None)
+
+
+def _host_sizes(value: Any) -> Iterator[int | None]:
+    if isinstance(value, dcp.DTensor):
+        with torch.no_grad():
+            value = value.to_local()
+    if isinstance(value, torch.Tensor):
+        yield value.nbytes if value.device.type == "cpu" else None
+    elif isinstance(value, (Mapping, list)):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _host_sizes(item)

@@ -14,7 +14,7 @@ from typing import Any
 from rampmeter.core.clock import Clock
 from rampmeter.core.errors import CommitError, ConfigError
 from rampmeter.core.messages import FailReason
-from rampmeter.daemon.arena import Arena, num_tensors
+from rampmeter.daemon.arena import Arena, host_bytes, num_tensors
 from rampmeter.daemon.following import Company
 from rampmeter.daemon.guardian import Guardian, LostAtCommit
 from rampmeter.daemon.mode import Mode, chosen
@@ -55,7 +55,8 @@ class ProcessRoute:
 
     def is_for(self, state: Mapping[str, Any]) -> bool:
         """Whether this snapshot goes this way, if this process alone is asked."""
-        is_wished = chosen(self._wish, num_tensors=num_tensors(state), obstacle=None) is Mode.PROCESS
+        size = {"num_tensors": num_tensors(state), "host_bytes": host_bytes(state)}
+        is_wished = chosen(self._wish, **size, obstacle=None) is Mode.PROCESS
         obstacle = self._obstacle(state) if is_wished or not self._is_alone else None
         self._beside = Beside(is_known=True, is_wished=is_wished, obstacle=as_line(obstacle or ""))
         if is_wished and obstacle is not None and self._is_alone and self._guardian.is_usable:

@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Sha
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from rampmeter.core.errors import ConfigError
-from rampmeter.daemon.arena import Arena, mapped, num_tensors, unpacked
+from rampmeter.daemon.arena import Arena, host_bytes, mapped, num_tensors, unpacked
 from support.hired import CLOCK
 from support.processes import num_descriptors
 
@@ -203,3 +203,10 @@ def test_tensors_are_counted_as_they_will_be_saved() -> None:
     """Through dicts and lists; a tuple is one value."""
     one = torch.ones(1)
     assert num_tensors({"a": one, "b": [one, {"c": one}], "t": (one, one), "n": 5}) == 3
+
+
+def test_host_memory_is_counted_where_all_is_in_it() -> None:
+    """A part of a larger tensor counts as that part. One tensor on a device, and it is not the host's alone."""
+    ten, part = torch.zeros(10), torch.zeros(100)[:5]
+    assert host_bytes({"a": ten, "b": [part, {"c": ten.half()}], "n": 5}) == 40 + 20 + 20
+    assert host_bytes({"a": ten, "b": [torch.zeros(10, device="meta")]}) == 0

@@ -3,25 +3,30 @@
 import pytest
 
 from rampmeter.core.errors import ConfigError
-from rampmeter.daemon.mode import MOST_IN_A_THREAD, Mode, chosen
+from rampmeter.daemon.mode import LARGEST_IN_A_THREAD_BYTES, MOST_IN_A_THREAD, Mode, chosen
 
-MANY = MOST_IN_A_THREAD + 1
+FEW, MANY = MOST_IN_A_THREAD, MOST_IN_A_THREAD + 1
+LITTLE, MUCH = LARGEST_IN_A_THREAD_BYTES, LARGEST_IN_A_THREAD_BYTES + 1
 
 
 @pytest.mark.parametrize(
-    ("wish", "num_tensors", "obstacle", "expected"),
+    ("wish", "num_tensors", "host_bytes", "obstacle", "expected"),
     [
-        (Mode.AUTO, MOST_IN_A_THREAD, None, Mode.THREAD),
-        (Mode.AUTO, MANY, None, Mode.PROCESS),
-        (Mode.AUTO, MANY, "no", Mode.THREAD),
-        (Mode.THREAD, MANY, None, Mode.THREAD),
-        (Mode.PROCESS, 1, None, Mode.PROCESS),
-        (Mode.PROCESS, MANY, "no", Mode.THREAD),
+        (Mode.AUTO, FEW, LITTLE, None, Mode.THREAD),
+        (Mode.AUTO, MANY, LITTLE, None, Mode.PROCESS),
+        (Mode.AUTO, FEW, MUCH, None, Mode.PROCESS),
+        (Mode.AUTO, MANY, MUCH, "no", Mode.THREAD),
+        (Mode.THREAD, MANY, MUCH, None, Mode.THREAD),
+        (Mode.PROCESS, 1, 0, None, Mode.PROCESS),
+        (Mode.PROCESS, MANY, MUCH, "no", Mode.THREAD),
     ],
 )
-def test_the_choice(wish: Mode, num_tensors: int, obstacle: str | None, expected: Mode) -> None:
-    """By wish, else by the number of tensors; an obstacle outweighs both."""
-    assert chosen(wish, num_tensors=num_tensors, obstacle=obstacle) is expected
+def test_the_choice(
+    wish: Mode, num_tensors: int, host_bytes: int, obstacle: str | None, expected: Mode
+) -> None:
+    """By wish, else by the number of tensors and their bytes; an obstacle outweighs all."""
+    found = chosen(wish, num_tensors=num_tensors, host_bytes=host_bytes, obstacle=obstacle)
+    assert found is expected
 
 
 def test_another_word_is_refused_by_name() -> None:
