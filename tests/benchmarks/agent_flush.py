@@ -91,6 +91,8 @@ def warm_saver(directory: Path, state: dict[str, torch.Tensor]) -> Iterator[Save
     root = Root(directory / "root")
     saver = Saver(root, root.claim_attempt(), job="bench")
     saver.warm_up(state)
+    assert saver.begin(0, state, unthrottled()).result(120).committed  # a process that writes is there
+    shutil.rmtree(root.directory(root.committed_steps()[0]))
     yield saver
     saver.close(60.0)
 
@@ -102,7 +104,7 @@ def unthrottled() -> Throttle:
 
 
 def our_stall(directory: Path, state: dict[str, torch.Tensor]) -> float:
-    """Time that `begin` holds training, with warm buffers as in a run."""
+    """Time that `begin` holds training, with warm buffers and a writer as in a run."""
     with warm_saver(directory, state) as saver:
         before_s = CLOCK.now()
         future = saver.begin(1, state, unthrottled())
