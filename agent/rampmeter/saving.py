@@ -260,13 +260,12 @@ class Saver:
             content,
             writer=writer,
             planner=dcp.CheckedSavePlanner(
-                check=self._check_finite,
-                with_norms=record.norm_limit is not None,
-                before_plan=partial(self._before_plan, save),
+                check=self._check_finite, with_norms=record.norm_limit is not None
             ),
             stager=self._stager,
             process_group=self._rank.group(),
             single_process=save.together is None,
+            before=partial(self._before_flush, save),
         )
         save.stage_s = self._stager.last_stage_s
         return upload
@@ -299,7 +298,7 @@ class Saver:
         """Asked when the writer is there; given once those of all other ranks are, too."""
         told = None if save.together is None else save.together.party
         party = None if told is None else self._route.party_here(told)
-        self._before_plan(save)
+        self._before_flush(save)
         return Order(
             number=number,
             root=self._root.path.absolute(),
@@ -318,7 +317,7 @@ class Saver:
         if self._rank.number == 0:
             save.manifest = read_manifest(self._root.directory(save.name))
 
-    def _before_plan(self, save: Save) -> None:
+    def _before_flush(self, save: Save) -> None:
         """A flush that runs at once would take the interpreter lock from training, which is about to go on."""
         save.begun.wait(_ABORT_LIMIT_S if save.together is None else None)
         save.course.begin()

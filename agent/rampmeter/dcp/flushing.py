@@ -1,7 +1,7 @@
 """One save through DCP: staged now, written in a thread; and what its errors mean."""
 
+from collections.abc import Callable
 from concurrent.futures import Future as ThreadFuture
-from functools import partial
 from typing import Any
 
 import torch
@@ -48,16 +48,24 @@ def start_save(
     stager: DefaultStager,
     process_group: torch.distributed.ProcessGroup | None,
     single_process: bool,
+    before: Callable[[], object] = lambda: None,
 ) -> ThreadFuture[Any]:
-    """Stage now, write in a thread. Returns when training may go on; the future fails with `cause_of` inside."""
-    flush = partial(
-        save,
-        stager.stage(state_dict),
-        storage_writer=writer,
-        planner=planner,
-        process_group=process_group,
-        no_dist=single_process,
-    )
+    """Stage now, write in a thread. Returns when training may go on; the future fails with `cause_of` inside.
+
+    `before` is called first thing in the thread: if it raises, no rank is waited for in a collective.
+    """
+    staged = stager.stage(state_dict)
+
+    def flush() -> Any:
+        before()
+        return save(
+            staged,
+            storage_writer=writer,
+            planner=planner,
+            process_group=process_group,
+            no_dist=single_process,
+        )
+
     return in_thread_of_its_own(flush)
 
 
@@ -86,6 +94,6 @@ def _is_of_another_rank(error: BaseException) -> bool:
 def ends_group(error: BaseException | None) -> bool:
     """Whether a save ended in a collective that failed or timed out: its process group is of no use any more.
 
-    What a rank raises between collectives DCP hands to all ranks in one, wrapped.
+    What a rank raises between collectives DCP hands to all ranks in one, wrapped; RankFailed as it is came before them.
     """
-    return error is not None and not isinstance(error, CheckpointException)
+    return error is not None and not isinstance(error, (CheckpointException, RankFailed))

@@ -2,7 +2,7 @@
 
 import io
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -33,23 +33,16 @@ class LeadItem(WriteItem):
 class CheckedSavePlanner(DefaultSavePlanner):
     """Looks at the staged values while planning: a NaN is found before any byte is written.
 
-    `before_plan` is called first thing on the flush thread. Every rank checks all that it holds, its own shards of
-    DTensors, whether or not it will be the one that writes it. Of what is no tensor, and of the tensors that the state
-    dict names under `LEAD`, the copy of the lowest rank counts; torch would take that of any rank. `with_norms`: what
-    this rank will write, and nothing else, has its `norms` by key once the plan is finished.
+    Every rank checks all that it holds, its own shards of DTensors, whether or not it will be the one that writes it.
+    Of what is no tensor, and of the tensors that the state dict names under `LEAD`, the copy of the lowest rank counts;
+    torch would take that of any rank. `with_norms`: what this rank will write, and nothing else, has its `norms` by key
+    once the plan is finished.
     """
 
-    def __init__(
-        self,
-        *,
-        check: bool = True,
-        with_norms: bool = False,
-        before_plan: Callable[[], object] = lambda: None,
-    ) -> None:
+    def __init__(self, *, check: bool = True, with_norms: bool = False) -> None:
         super().__init__()
         self._check = check
         self._with_norms = with_norms
-        self._before_plan = before_plan
         self._lead: frozenset[tuple[Any, ...]] = frozenset()
         self.unchecked: list[str] = []
         self.norms: tuple[KeyNorm, ...] = ()
@@ -60,7 +53,6 @@ class CheckedSavePlanner(DefaultSavePlanner):
         storage_meta: StorageMeta | None = None,
         is_coordinator: bool = False,
     ) -> None:
-        self._before_plan()
         own = dict(state_dict.get(RESERVED, {}))
         self._lead = frozenset(own.pop(LEAD, ()))
         if own:

@@ -42,12 +42,16 @@ class RankSave:
     # -- for the flush thread ----------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """This rank is ready to write; return once all are, with a snapshot of this step."""
+        """This rank is ready to write; return once all are, with a snapshot of this step.
+
+        Then it returns, whatever else was said since: the log says the same to all, so either all go on to the first
+        collective or none does.
+        """
         with self._changed:
             if self._attendance.stage is Stage.JOINED:
                 self._attendance.stage = Stage.HOLDING
         self._hurry()
-        self._wait(lambda: self._attendance.is_open)
+        self._wait(lambda: self._attendance.is_open, even_if_failed=True)
 
     def ready(self, planned_bytes: int) -> None:
         """This rank is going to write so many bytes; it may do so once all have said this."""
@@ -116,11 +120,12 @@ class RankSave:
             self._attendance.stage, self._attendance.planned_bytes = stage, planned_bytes
         self._hurry()
 
-    def _wait(self, has_come: Callable[[], bool]) -> None:
+    def _wait(self, has_come: Callable[[], bool], *, even_if_failed: bool = False) -> None:
         with self._changed:
             self._changed.wait_for(lambda: has_come() or self._attendance.failure is not None)
             failure = self._attendance.failure
-        if failure is not None:
+            goes_on = even_if_failed and has_come()
+        if failure is not None and not goes_on:
             raise _failed(failure)
 
     # -- for the team, under its lock --------------------------------------------------------------------------
