@@ -1,6 +1,6 @@
 """`make test`: all tests, as several pytest processes at once: one computes while others wait for servers and jobs.
 
-The first are held against real time and have the processor before all others; the second are real jobs with limits.
+The first two are held against real time and have the processor before all others; the third are real jobs with limits.
 All others, whatever is added to tests/, run beside them at a low priority, in two. Decides nothing about a test:
 `python -m pytest` runs the same tests one after the other.
 """
@@ -30,7 +30,6 @@ PARTS = (
         "timed",
         0,
         (
-            "tests/agent/daemon",
             "tests/cases/test_endings.py",
             "tests/cases/test_preemption.py",
             "tests/coordinator/test_redis_store.py",
@@ -41,6 +40,7 @@ PARTS = (
             "tests/system/test_shared_mount.py",
         ),
     ),
+    Part("writers", 0, ("tests/agent/daemon",)),
     Part("jobs", 5, ("tests/agent/ranks", "tests/system")),
     Part("agent", 12, ("tests/agent", "tests/checkpoints")),
     Part("rest", 12, ()),
