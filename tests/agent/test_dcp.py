@@ -15,7 +15,7 @@ from torch.distributed.checkpoint.state_dict import get_model_state_dict, get_op
 
 from rampmeter import dcp
 from rampmeter.commit import WrittenFile
-from rampmeter.core.errors import CommitError
+from rampmeter.core.errors import CommitError, RankFailed
 from rampmeter.course import Alone
 from rampmeter.hashing import HashedFile
 from rampmeter.layout import Root
@@ -239,3 +239,18 @@ def test_the_manifest_lists_what_is_there(root: Root, make_saver: Any, make_run:
     assert {path.name for path in directory.iterdir()} == listed
     assert manifest.total_bytes == report.num_bytes
     Verifier(directory, manifest).verify_all()
+
+
+@pytest.mark.parametrize(
+    ("error", "is_ended"),
+    [
+        (None, False),
+        (CheckpointException("gathered by all", {}), False),
+        (RankFailed("rank 1 has no snapshot", reason="bad_state"), False),
+        (RuntimeError("connection closed by peer"), True),
+    ],
+    ids=["none", "of a rank, between collectives", "before the first", "of the collective"],
+)
+def test_only_a_broken_collective_ends_the_group(error: BaseException | None, is_ended: bool) -> None:
+    """What a rank did before or between them leaves it whole: the next save need not make another."""
+    assert dcp.ends_group(error) is is_ended

@@ -86,3 +86,16 @@ def test_whoever_must_not_wait_can_look() -> None:
     assert (str(error), error.reason) == ("rank 2 failed: lost its writer", "writer_lost")
     with pytest.raises(RankFailed, match="rank 2"):
         failing.save.done()
+
+
+def test_what_is_open_is_begun_by_all_or_none() -> None:
+    """A failure that is heard with the opening comes too late to keep one rank from the collective of the others."""
+    late = Share(Stage.HOLDING)
+    late.heard(EventKind.OPENED)
+    late.heard(EventKind.FAILED, rank=2, why="lost its writer")
+    late.save.begin()
+    early = Share(Stage.HOLDING)
+    early.heard(EventKind.FAILED, rank=2, why="lost its writer")
+    early.heard(EventKind.OPENED)
+    with pytest.raises(RankFailed, match="rank 2"):
+        early.save.begin()
