@@ -48,6 +48,25 @@ class Told(logging.Handler):
         self._rank.tell("warned", message=record.getMessage())
 
 
+class Turns:
+    """How long training's steps take while a save is in flight, and between saves: in turns, as they come."""
+
+    def __init__(self):
+        self.found = []
+        self._since_s = None
+
+    def stepped(self, in_flight):
+        """A step has ended. The one in which a save begins is of its flight: training stands still there."""
+        now_s = time.monotonic()
+        if self._since_s is not None:
+            is_of_flight = in_flight or self._was_in_flight
+            if not self.found or self.found[-1]["in_flight"] != is_of_flight:
+                self.found.append({"in_flight": is_of_flight, "num_steps": 0, "seconds": 0.0})
+            self.found[-1]["num_steps"] += 1
+            self.found[-1]["seconds"] += now_s - self._since_s
+        self._since_s, self._was_in_flight = now_s, in_flight
+
+
 class Rank:
     """One rank of a job; `job` is what the parent was told."""
 
@@ -104,6 +123,7 @@ class Rank:
         end_s = time.monotonic() + self.mine("limit_s", 60.0)
         seen = writer = None
         slowest = 0.0
+        turns = Turns()
         self.limit_files(self.mine("largest_file"))
         while not self.is_over(ckpt.should_stop or time.monotonic() > end_s):
             time.sleep(self.mine("step_s", 0.01))
@@ -115,6 +135,7 @@ class Rank:
             before = time.monotonic()
             ckpt.step(step, state)
             slowest = max(slowest, time.monotonic() - before)
+            turns.stepped(ckpt._saver.in_flight)
             if ckpt._saver._route._guardian.pid not in (writer, None):
                 writer = ckpt._saver._route._guardian.pid
                 self.tell("hired", writer=writer)
@@ -122,7 +143,7 @@ class Rank:
                 seen = ckpt.last_save
                 self.tell("saved", step=seen.step, reason=seen.reason, committed=seen.committed)
                 self.limit_files(None)
-        self.tell("left", step=step, slowest_s=slowest)
+        self.tell("left", step=step, slowest_s=slowest, turns=turns.found)
 
     def is_over(self, for_this_rank):
         """Whether all is done; in step, as a collective of training would: nobody is a call ahead of another."""
@@ -181,6 +202,11 @@ def _plain(event):
     return {field.name: str(getattr(event, field.name)) for field in dataclasses.fields(event)}
 
 
+def shorten_limits():
+    group_module.COLLECTIVE_LIMIT_S = COLLECTIVE_LIMIT_S
+    liveness.SILENT_S = team_module.SILENT_S = SILENT_S
+
+
 def run_job(job):
     pids = []
     for rank in range(job["num_ranks"]):
@@ -188,6 +214,8 @@ def run_job(job):
         if pid == 0:
             code = 1
             logging.basicConfig(level=logging.INFO, format=f"rank {rank} %(message)s", force=True)
+            if not job.get("limits_as_shipped"):
+                shorten_limits()
             try:
                 one = Rank(rank, job)
                 logging.getLogger("rampmeter").addHandler(Told(one))
@@ -209,8 +237,6 @@ def run_job(job):
 
 
 if __name__ == "__main__":
-    group_module.COLLECTIVE_LIMIT_S = COLLECTIVE_LIMIT_S
-    liveness.SILENT_S = team_module.SILENT_S = SILENT_S
     for line in sys.stdin:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         run_job(json.loads(line))
