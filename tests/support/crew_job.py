@@ -45,25 +45,27 @@ class Told(logging.Handler):
         self._rank = rank
 
     def emit(self, record):
-        self._rank.tell("warned", message=record.getMessage())
+        self._rank.tell("warned", message=record.getMessage(), level=record.levelname)
 
 
 class Turns:
-    """How long training's steps take while a save is in flight, and between saves: in turns, as they come."""
+    """How long training's steps take while a save is in flight, and between saves: in turns, told as they end."""
 
-    def __init__(self):
-        self.found = []
-        self._since_s = None
+    def __init__(self, tell):
+        self._tell = tell
+        self._turn = {"in_flight": False, "num_steps": 0, "seconds": 0.0}
+        self._since_s = time.monotonic()
+        self._was_in_flight = False
 
     def stepped(self, in_flight):
         """A step has ended. The one in which a save begins is of its flight: training stands still there."""
         now_s = time.monotonic()
-        if self._since_s is not None:
-            is_of_flight = in_flight or self._was_in_flight
-            if not self.found or self.found[-1]["in_flight"] != is_of_flight:
-                self.found.append({"in_flight": is_of_flight, "num_steps": 0, "seconds": 0.0})
-            self.found[-1]["num_steps"] += 1
-            self.found[-1]["seconds"] += now_s - self._since_s
+        is_of_flight = in_flight or self._was_in_flight
+        if self._turn["in_flight"] != is_of_flight:
+            self._tell("turn", **self._turn)
+            self._turn = {"in_flight": is_of_flight, "num_steps": 0, "seconds": 0.0}
+        self._turn["num_steps"] += 1
+        self._turn["seconds"] += now_s - self._since_s
         self._since_s, self._was_in_flight = now_s, in_flight
 
 
@@ -123,7 +125,7 @@ class Rank:
         end_s = time.monotonic() + self.mine("limit_s", 60.0)
         seen = writer = None
         slowest = 0.0
-        turns = Turns()
+        turns = Turns(self.tell)
         self.limit_files(self.mine("largest_file"))
         while not self.is_over(ckpt.should_stop or time.monotonic() > end_s):
             time.sleep(self.mine("step_s", 0.01))
@@ -143,7 +145,7 @@ class Rank:
                 seen = ckpt.last_save
                 self.tell("saved", step=seen.step, reason=seen.reason, committed=seen.committed)
                 self.limit_files(None)
-        self.tell("left", step=step, slowest_s=slowest, turns=turns.found)
+        self.tell("left", step=step, slowest_s=slowest)
 
     def is_over(self, for_this_rank):
         """Whether all is done; in step, as a collective of training would: nobody is a call ahead of another."""
