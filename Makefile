@@ -29,8 +29,9 @@ soak: $(call STAMP,dev)  ## a million random events, a million of the state mach
 	$(PY) tests/soak/crash.py --kills 500 --ranks 2
 	$(PY) tests/soak/crash.py --kills 50 --ranks 2 --mode process
 
-chaos: $(call STAMP,dev) debian-packages  ## processes and Redis servers killed and frozen under load, about 20 minutes
+chaos: $(call STAMP,dev) debian-packages  ## processes, ranks of a job and Redis servers killed and frozen, about 25 minutes
 	cd tests && PYTHONPATH=. ../$(PY) failover/chaos.py
+	C59_SAVES=50 $(PY) -m pytest -q tests/cases/test_ranks.py -k c59
 
 debian-packages:  ## the real servers that tests use (as root; otherwise those tests skip)
 	@sh tests/install-debian-packages.sh

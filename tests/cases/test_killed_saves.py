@@ -168,12 +168,15 @@ save_twice({root!r}, {url!r}, beget)
 """
 
 
-@pytest.mark.parametrize("coordinated", [False, True])
-def test_c69_the_agent_never_forks(tmp_path: Path, programs: Nursery, coordinated: bool) -> None:
-    """Threads only: a fork would copy locks that others hold, and an accelerator that does not survive it."""
+@pytest.mark.parametrize(("coordinated", "mode"), [(False, "thread"), (True, "thread"), (False, "process")])
+def test_c69_the_agent_never_forks(tmp_path: Path, programs: Nursery, coordinated: bool, mode: str) -> None:
+    """A fork would copy locks that others hold, and an accelerator that does not survive it.
+
+    Threads, and where a process writes it is a program of its own.
+    """
     with serving(tmp_path, "--fresh", RAMPMETER_STORE="sqlite") if coordinated else nullcontext() as found:
         root = str(tmp_path / "root")
-        given = repr(root) if found is None else f"{root!r}, coordinator={found.url!r}"
+        given = f"{root!r}, mode={mode!r}" + ("" if found is None else f", coordinator={found.url!r}")
         text = ENDING.replace("{root!r}", given).format(num_values=1000, end="print(ckpt.num_ungoverned)")
         program = programs.start(NO_FORK + text)
         assert program.wait() == 0

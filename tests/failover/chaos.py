@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 from failover.leader_kill import LIMIT_S, kill_leaders
+from failover.lost_ranks import failed_write, killed_rank, stopped_rank
 from failover.redis_faults import SHORT_LEASES, freeze, kill_and_restart, lose_commits
 from failover.sqlite_kills import kill_coordinator
 from support.coordinator import coordinator
@@ -94,6 +95,9 @@ SCENARIOS = {
     "redis-killed": redis_killed,
     "sentinel-failover": sentinel_failover,
     "sqlite-kill": sqlite_kill,
+    "rank-failed-write": failed_write,
+    "rank-killed": killed_rank,
+    "rank-stopped": stopped_rank,
 }
 
 

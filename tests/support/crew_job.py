@@ -45,7 +45,28 @@ class Told(logging.Handler):
         self._rank = rank
 
     def emit(self, record):
-        self._rank.tell("warned", message=record.getMessage())
+        self._rank.tell("warned", message=record.getMessage(), level=record.levelname)
+
+
+class Turns:
+    """How long training's steps take while a save is in flight, and between saves: in turns, told as they end."""
+
+    def __init__(self, tell):
+        self._tell = tell
+        self._turn = {"in_flight": False, "num_steps": 0, "seconds": 0.0}
+        self._since_s = time.monotonic()
+        self._was_in_flight = False
+
+    def stepped(self, in_flight):
+        """A step has ended. The one in which a save begins is of its flight: training stands still there."""
+        now_s = time.monotonic()
+        is_of_flight = in_flight or self._was_in_flight
+        if self._turn["in_flight"] != is_of_flight:
+            self._tell("turn", **self._turn)
+            self._turn = {"in_flight": is_of_flight, "num_steps": 0, "seconds": 0.0}
+        self._turn["num_steps"] += 1
+        self._turn["seconds"] += now_s - self._since_s
+        self._since_s, self._was_in_flight = now_s, in_flight
 
 
 class Rank:
@@ -104,6 +125,7 @@ class Rank:
         end_s = time.monotonic() + self.mine("limit_s", 60.0)
         seen = writer = None
         slowest = 0.0
+        turns = Turns(self.tell)
         self.limit_files(self.mine("largest_file"))
         while not self.is_over(ckpt.should_stop or time.monotonic() > end_s):
             time.sleep(self.mine("step_s", 0.01))
@@ -115,6 +137,7 @@ class Rank:
             before = time.monotonic()
             ckpt.step(step, state)
             slowest = max(slowest, time.monotonic() - before)
+            turns.stepped(ckpt._saver.in_flight)
             if ckpt._saver._route._guardian.pid not in (writer, None):
                 writer = ckpt._saver._route._guardian.pid
                 self.tell("hired", writer=writer)
@@ -181,6 +204,11 @@ def _plain(event):
     return {field.name: str(getattr(event, field.name)) for field in dataclasses.fields(event)}
 
 
+def shorten_limits():
+    group_module.COLLECTIVE_LIMIT_S = COLLECTIVE_LIMIT_S
+    liveness.SILENT_S = team_module.SILENT_S = SILENT_S
+
+
 def run_job(job):
     pids = []
     for rank in range(job["num_ranks"]):
@@ -188,6 +216,8 @@ def run_job(job):
         if pid == 0:
             code = 1
             logging.basicConfig(level=logging.INFO, format=f"rank {rank} %(message)s", force=True)
+            if not job.get("limits_as_shipped"):
+                shorten_limits()
             try:
                 one = Rank(rank, job)
                 logging.getLogger("rampmeter").addHandler(Told(one))
@@ -209,8 +239,6 @@ def run_job(job):
 
 
 if __name__ == "__main__":
-    group_module.COLLECTIVE_LIMIT_S = COLLECTIVE_LIMIT_S
-    liveness.SILENT_S = team_module.SILENT_S = SILENT_S
     for line in sys.stdin:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         run_job(json.loads(line))
