@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from rampmeter.core.errors import CorruptCheckpoint
+from rampmeter.core.errors import CorruptCheckpoint, DigestMismatch
 from rampmeter.hashing import digest_bytes, digest_of, new_hasher, num_blocks
 from rampmeter.manifest import FileEntry, Manifest
 from rampmeter.pushout import forget
@@ -28,6 +28,22 @@ class ByteRange:
 
     offset_bytes: int
     num_bytes: int
+
+
+def check_known(manifest: Manifest) -> None:
+    """CannotVerify if a digest is of an algorithm that this version does not know."""
+    for algorithm in _algorithms(manifest):
+        digest_bytes(algorithm)
+
+
+def check_computable(manifest: Manifest) -> None:
+    """CannotVerify if a digest cannot be computed on this machine."""
+    for algorithm in _algorithms(manifest):
+        new_hasher(algorithm)
+
+
+def _algorithms(manifest: Manifest) -> list[str]:
+    return sorted({manifest.blocks.algorithm, *(file.algorithm for file in manifest.files)})
 
 
 class Verifier:
@@ -149,7 +165,7 @@ class Verifier:
             self._forget(stream.fileno(), 0, blocks.num_bytes)
             content = stream.read()
         if digest_of(content, blocks.algorithm) != blocks.digest:
-            raise CorruptCheckpoint(f"file {blocks.name} does not match its digest")
+            raise DigestMismatch(f"file {blocks.name} does not match its digest")
         width = digest_bytes(blocks.algorithm)
         digests = [content[at : at + width] for at in range(0, len(content), width)]
         per_file = {}
@@ -172,7 +188,7 @@ class Verifier:
                 left_bytes -= count
             self._forget(stream.fileno(), offset_bytes, size_bytes)
         if hasher.digest() != expected:
-            raise CorruptCheckpoint(f"file {entry.name} does not match its digest (block {index})")
+            raise DigestMismatch(f"file {entry.name} does not match its digest (block {index})")
         self._on_read(size_bytes - left_bytes)
 
     def _forget(self, descriptor: int, offset_bytes: int, num_bytes: int) -> None:
