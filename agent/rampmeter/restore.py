@@ -23,6 +23,7 @@ from rampmeter.layout import Root, StepName
 from rampmeter.loading import load_state
 from rampmeter.manifest import KeyNorm, Manifest, check_identity, read_manifest
 from rampmeter.marks import note_damaged, note_proven
+from rampmeter.misplaced import adoption, misplaced
 from rampmeter.ranks.peers import Peers
 from rampmeter.reading.slot import Slot, unpaced
 from rampmeter.rollback import left_behind
@@ -162,17 +163,19 @@ def _candidates(
 ) -> tuple[int | None, list[StepName], dict[StepName, str]]:
     """What rank 0 tells all: the step that was chosen by name, what may be tried, and what is passed over, and why."""
     try:
+        elsewhere = misplaced(root)
         foreign = [] if fresh else root.foreign_checkpoints()
         names = root.step_names()
     except OSError as error:
         raise RestoreError(
             f"cannot look for checkpoints in {root.path}: {_why(error)}; start again when it can be read"
         ) from error
+    if elsewhere is not None:
+        raise RestoreError(elsewhere)
     if foreign:
         raise ForeignCheckpoints(
-            f"{root.path} holds checkpoints of another writer ({', '.join(foreign[:3])}): take one in with "
-            f"`rampmeter checkpoints adopt {root.path / foreign[0]}`, or load one yourself and pass fresh=True to go "
-            "on from it or to start without them, or choose another root"
+            f"{root.path} holds checkpoints of another writer ({', '.join(foreign[:3])}): {adoption(root, foreign)}"
+            "load one yourself and pass fresh=True to go on from it or to start without them, or choose another root"
         )
     behind = left_behind(root) if step is None else {}
     return step, [name for name in names if step is None or name.step == step], behind

@@ -229,7 +229,7 @@ def test_an_unknown_pool_is_refused():
     ("names", "expected"),
     [
         (["nfs", "lustre"], "it has lustre, nfs"),
-        ([f"pool{i}" for i in range(40)] + ["lustre"], "lists those it has, among them lustre, "),
+        ([f"area{i}" for i in range(40)] + ["lustre"], "lists those it has, among them lustre, "),
     ],
 )
 def test_an_unknown_pool_is_refused_with_the_nearest_names(names, expected):

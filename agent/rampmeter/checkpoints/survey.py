@@ -12,6 +12,7 @@ from rampmeter.files import NoPlainFile, read_small
 from rampmeter.layout import Root, StepName
 from rampmeter.manifest import Manifest, check_identity, read_manifest
 from rampmeter.marks import Mark, damage_found, has_mark
+from rampmeter.misplaced import misplaced, root_above
 from rampmeter.removal import Standing, standing
 from rampmeter.rollback import left_behind
 from rampmeter.verification import Verifier, check_known
@@ -83,6 +84,18 @@ class Survey:
 
 
 def read_root(text: str) -> Root:
+    """ConfigError unless it is a directory that can be read, and one that can be a root."""
+    path = read_directory(text)
+    try:
+        elsewhere = misplaced(Root(path))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    if elsewhere is not None:
+        raise ConfigError(f"ROOT: {elsewhere}")
+    return Root(path)
+
+
+def read_directory(text: str) -> Path:
     """ConfigError unless it is a directory that can be read."""
     if not text:
         raise ConfigError("ROOT is empty: name the directory that holds a job's checkpoints")
@@ -90,12 +103,14 @@ def read_root(text: str) -> Root:
     try:
         next(path.iterdir(), None)
     except FileNotFoundError:
-        raise ConfigError(f"{path}: there is no such directory") from None
+        above = root_above(Root(path))
+        hint = "" if above is None else f"; {above} is the root of a job"
+        raise ConfigError(f"{path}: there is no such directory{hint}") from None
     except NotADirectoryError:
         raise ConfigError(f"{path}: is no directory") from None
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
-    return Root(path)
+    return path
 
 
 def survey(root: Root) -> Survey:
