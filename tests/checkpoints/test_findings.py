@@ -44,7 +44,7 @@ def test_an_error_of_the_storage_is_no_finding(root: Root, checkpoints, monkeypa
 
 
 def test_prune_and_rm_do_not_count_on_one_that_was_found_damaged(root: Root, checkpoints) -> None:
-    """The newest whole one is the one before: `rm` asks for force there, and `prune` keeps it, but no old damaged one."""
+    """The newest whole one is the one before: `rm` asks for force there; `prune` keeps it, and no old damaged one."""
     names = [put_commit(root, step) for step in (1, 2, 3)]
     for name in (names[0], names[2]):
         flip(root.directory(name) / "__0_0.distcp")
