@@ -54,7 +54,7 @@ def test_the_claims_of_a_job_are_no_root(root: Root) -> None:
 
 
 def test_a_root_is_not_doubted_for_what_stands_in_it(root: Root) -> None:
-    """A job that has begun keeps its root, with roots of others inside, also before its first save; so does one whose uid was lost."""
+    """A begun job keeps its root, with roots inside, also before its first save; so does one whose uid was lost."""
     put_commit(root, 1)
     Root(root.path / "evaluation").ensure_job_uid()
     assert misplaced(root) is None
