@@ -218,8 +218,9 @@ def _why(error: Exception) -> str:
 
 
 def _about(root: Root, name: StepName, error: RestoreError | OSError, then: str = "") -> RestoreError:
-    """The error with what it is about, and of the same kind."""
+    """The error with what it is about, and of the same kind: where bytes are damaged is for the marks alone."""
     kind = type(error) if isinstance(error, RestoreError) else RestoreError
+    kind = CorruptCheckpoint if issubclass(kind, CorruptCheckpoint) else kind
     return kind(f"step {name.step} ({root.directory(name)}) cannot be loaded: {_why(error)}{then}")
 
 

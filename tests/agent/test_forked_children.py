@@ -92,6 +92,8 @@ LOADING = """
             ckpt.step(10**6 + index, state)
             return index + 1000 * (signal.getsignal(signal.SIGUSR1) is not signal.SIG_DFL)
 
+    while not ckpt._taking.wants_snapshot:
+        time.sleep(0.001)
     loader = data.DataLoader(Numbers(), batch_size=4, num_workers=2, multiprocessing_context="fork",
                              persistent_workers=True, timeout=30)
     print("read", sum(int(batch.sum()) for batch in loader), flush=True)
