@@ -1,5 +1,6 @@
 """README's training loop runs as it stands there, and its commands exist."""
 
+import inspect
 import re
 from pathlib import Path
 
@@ -31,6 +32,16 @@ def test_the_loop_of_the_readme_runs(tmp_path):
     with pytest.raises(SystemExit) as ended:
         exec(code, names)
     assert (ended.value.code, names["step"]) == (0, 5)
+
+
+def test_every_argument_that_the_readme_names_is_taken():
+    """Each `word=` for ML engineers is one of Checkpointer or of its restore; those that need a word have one."""
+    embed = README.partition("## Embed")[2].partition("## ")[0]
+    named = set(re.findall(r"\b([a-z_]+)=", embed.replace("RAMPMETER=", "")))
+    methods = (rampmeter.Checkpointer, rampmeter.Checkpointer.restore)
+    taken = {name for method in methods for name in inspect.signature(method).parameters}
+    assert named - taken == set()
+    assert {"fresh", "mode", "on_event"} <= named
 
 
 @pytest.mark.parametrize("target", sorted(set(re.findall(r"make (\w+)", README))))

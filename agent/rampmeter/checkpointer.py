@@ -28,6 +28,7 @@ from rampmeter.forking import Home
 from rampmeter.janitor import Janitor
 from rampmeter.layout import Claim, Root, StepName
 from rampmeter.leaving import EXIT_PREEMPTED, ExitWatch, reason_of_end
+from rampmeter.misplaced import refuse_misplaced
 from rampmeter.norms import checked_ratio
 from rampmeter.preflight.lookout import Lookout
 from rampmeter.ranks.crew import REPLACED, Crew
@@ -191,6 +192,7 @@ class Checkpointer:
 
     def _claim_root(self) -> tuple[str, Claim]:
         try:
+            refuse_misplaced(self._root)
             return self._root.ensure_job_uid(), self._root.claim_attempt()
         except OSError as error:
             raise ConfigError(f"root {self._root.path}: {error}") from error

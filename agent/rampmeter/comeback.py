@@ -41,7 +41,9 @@ def restore_in_turn(
     except LeaseLost as error:
         if str(error) == LEAVING:
             raise SystemExit(EXIT_PREEMPTED) from error
-        raise RestoreError("nothing is loaded: a newer attempt of this job has claimed the root") from error
+        raise RestoreError(
+            f"nothing is loaded: a newer attempt of this job has claimed {root.path}, and this one ends"
+        ) from error
 
 
 def _slot(reader: ReadCounter | None, crew: Crew | None, clock: Clock) -> Slot:

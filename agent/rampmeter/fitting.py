@@ -17,7 +17,10 @@ from rampmeter.core.errors import RestoreError
 def check_item(name: str, item: Any, target: torch.Tensor) -> None:
     """The tensor that is saved as `item`, known by its metadata, into `target`."""
     if not isinstance(item, dcp.TensorStorageMetadata):
-        raise RestoreError(f"tensor {name} has shape None in the checkpoint and {list(target.shape)} here")
+        raise RestoreError(
+            f"tensor {name} has shape None in the checkpoint and {list(target.shape)} here: no tensor was saved under "
+            "this name; put there what was"
+        )
     _check(name, list(item.size), item.properties.dtype, target)
 
 
@@ -37,7 +40,10 @@ def check_content(name: str, value: Any, target: Any) -> None:
 
 def _check(name: str, shape: list[int], dtype: torch.dtype, target: torch.Tensor) -> None:
     if shape != list(target.shape):
-        raise RestoreError(f"tensor {name} has shape {shape} in the checkpoint and {list(target.shape)} here")
+        raise RestoreError(
+            f"tensor {name} has shape {shape} in the checkpoint and {list(target.shape)} here: make it of the shape "
+            "that was saved"
+        )
     if dtype != target.dtype:
         raise RestoreError(
             f"tensor {name} is {dtype} in the checkpoint and {target.dtype} here: a restore converts nothing; "

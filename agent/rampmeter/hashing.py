@@ -8,7 +8,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Protocol
 
-from rampmeter.core.errors import ConfigError
+from rampmeter.core.errors import CannotVerify
 
 try:
     import xxhash
@@ -18,6 +18,7 @@ except ImportError:
 BLOCK_BYTES = 16 * 1024 * 1024
 DEFAULT_ALGORITHM = "crc32" if xxhash is None else "xxh3_128"
 _DIGEST_BYTES = {"crc32": 4, "xxh3_128": 16}
+_NAMED_CHARS = 40
 
 
 class Hasher(Protocol):
@@ -42,19 +43,23 @@ class _Crc32:
 
 
 def new_hasher(algorithm: str) -> Hasher:
-    """A fresh digest. ConfigError if this machine cannot compute `algorithm`."""
+    """A fresh digest. CannotVerify if this machine cannot compute `algorithm`."""
+    digest_bytes(algorithm)
     if algorithm == "crc32":
         return _Crc32()
-    if algorithm == "xxh3_128" and xxhash is not None:
-        hasher: Hasher = xxhash.xxh3_128()
-        return hasher
-    raise ConfigError(f"cannot compute {algorithm} digests here: pip install xxhash")
+    if xxhash is None:
+        raise CannotVerify(f"cannot compute its {algorithm} digests here: pip install xxhash")
+    hasher: Hasher = xxhash.xxh3_128()
+    return hasher
 
 
 def digest_bytes(algorithm: str) -> int:
-    """Length of one raw digest; ConfigError if the algorithm is unknown."""
+    """Length of one raw digest; CannotVerify if the algorithm is unknown."""
     if algorithm not in _DIGEST_BYTES:
-        raise ConfigError(f"unknown digest algorithm {algorithm!r}")
+        raise CannotVerify(
+            f"its digests are of the algorithm {algorithm[:_NAMED_CHARS]!r}, which this rampmeter does not know: "
+            "upgrade rampmeter to the version that wrote it"
+        )
     return _DIGEST_BYTES[algorithm]
 
 

@@ -22,6 +22,8 @@ from rampmeter.oddities import Oddities
 MANIFEST_NAME = "MANIFEST.json"
 BLOCKS_NAME = "BLOCKS"
 METADATA_NAME = ".metadata"
+JOB_UID_NAME = "JOB_UID"
+ATTEMPTS_NAME = "attempts"
 
 _JOB_UID = re.compile(r"[0-9a-f]{32}")
 _STEP_NAME = re.compile(r"step-(\d{8,})\.a(\d{5,})\.([0-9a-f]{8,64})")
@@ -82,7 +84,7 @@ class Root:
         ConfigError if the file holds anything else; OSError if the root cannot be made or read.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        file = self.path / "JOB_UID"
+        file = self.path / JOB_UID_NAME
         if not file.exists():
             create_once(file, secrets.token_hex(16).encode())
         for _ in range(_NUM_EMPTY_READS):
@@ -99,7 +101,7 @@ class Root:
 
     def claim_attempt(self, at_least: int = 1) -> Claim:
         """Claim the next attempt number, `at_least` or above; no two processes ever get the same."""
-        directory = self.path / "attempts"
+        directory = self.path / ATTEMPTS_NAME
         directory.mkdir(parents=True, exist_ok=True)
         sync_directory(self.path)
         while True:
@@ -113,7 +115,7 @@ class Root:
         number = self._newest_claim_number()
         if number is None:
             return None
-        file = self.path / "attempts" / f"{number:05d}"
+        file = self.path / ATTEMPTS_NAME / f"{number:05d}"
         try:
             nonce = json.loads(read_small(file))["nonce"]
         except (NoPlainFile, ValueError, KeyError, TypeError):
@@ -122,7 +124,7 @@ class Root:
 
     def claim_files(self) -> list[Path]:
         """The records of all claims, the newest first."""
-        directory = self.path / "attempts"
+        directory = self.path / ATTEMPTS_NAME
         names = [name for name in _names_in(directory) if _CLAIM_NAME.fullmatch(name)]
         return [directory / name for name in sorted(names, key=int, reverse=True)]
 

@@ -190,7 +190,10 @@ class _Load:
             try:
                 _apply_one(key, value, self._parts, contents[key])
             except Exception as error:
-                raise RestoreError(f"state[{key!r}] refused what was saved for it: {error}") from error
+                raise RestoreError(
+                    f"state[{key!r}] refused what was saved for it: {error}; parts before it are loaded already, so "
+                    "make the state anew before another try"
+                ) from error
         if self._random_state is not None:
             apply_rng(self._random_state)
         return _assign_plain(self._parts, contents, keeps_tensors=self._peers.world_size > 1)

@@ -134,13 +134,6 @@ class Manifest:
         _check_sense(manifest)
         return manifest
 
-    def entry(self, name: str) -> FileEntry:
-        """The entry of the file called `name`; CorruptCheckpoint if the checkpoint has no such file."""
-        for file in self.files:
-            if file.name == name:
-                return file
-        raise CorruptCheckpoint(f"file {name} is not listed in {MANIFEST_NAME}")
-
 
 def read_manifest(directory: Path) -> Manifest:
     """The manifest of one checkpoint; FileNotFoundError if it is not committed."""

@@ -2,8 +2,10 @@
 
 Order is (attempt, step), newest first; the pointer is only a hint and decides nothing. What is damaged is skipped with
 a reason and the one before is taken; what was asked for by step is never replaced. "Not permitted" and "damaged" are
-never taken for "nothing there": training must not start at 0 because a disk was away. Of several ranks rank 0 alone
-looks; all try what it says, and what is damaged for one is damaged for all.
+never taken for "nothing there": training must not start at 0 because a disk was away. What cannot be verified here is
+skipped in the same way; a newer format ends the restore. A mark that says that one is damaged is not believed: what is
+read is verified anyway. Of several ranks rank 0 alone looks; all try what it says, and what is damaged for one is
+damaged for all. Each error names the root, the step and a way on.
 """
 
 import logging
@@ -16,16 +18,17 @@ from typing import Any
 import torch.distributed as dist
 
 from rampmeter import dcp
-from rampmeter.core.errors import CorruptCheckpoint, ForeignCheckpoints, RestoreError
+from rampmeter.core.errors import CannotVerify, CorruptCheckpoint, ForeignCheckpoints, RestoreError
 from rampmeter.layout import Root, StepName
 from rampmeter.loading import load_state
 from rampmeter.manifest import KeyNorm, Manifest, check_identity, read_manifest
-from rampmeter.marks import note_proven
+from rampmeter.marks import note_damaged, note_proven
+from rampmeter.misplaced import adoption, misplaced
 from rampmeter.ranks.peers import Peers
 from rampmeter.reading.slot import Slot, unpaced
 from rampmeter.rollback import left_behind
 from rampmeter.state import State
-from rampmeter.verification import Verifier
+from rampmeter.verification import Verifier, check_computable
 
 _log = logging.getLogger("rampmeter")
 
@@ -83,12 +86,14 @@ def restore(
                 )  # if nothing else can be loaded, training must not start at 0
                 continue
             manifest, values = _load(root, name, state, peers, slot)
-        except (CorruptCheckpoint, OSError) as error:
+        except (CorruptCheckpoint, CannotVerify, OSError) as error:
             if isinstance(error, CorruptCheckpoint) and peers.rank == 0:
-                note_proven(root.directory(name), whole=False)
+                note_damaged(root.directory(name), error)
             if step is not None:
-                raise _explicit(name, error) from error
-            skips.add_damaged(name, _why(error))
+                raise _about(root, name, error, f"; {_others(root)}") from error
+            skips.add_damaged(name, _why(error), is_unverifiable=isinstance(error, CannotVerify))
+        except RestoreError as error:
+            raise _about(root, name, error) from error
         else:
             skips.tell_leftovers()
             return RestoredCheckpoint(
@@ -101,9 +106,8 @@ def restore(
             )
     skips.tell_leftovers()
     if step is not None:
-        raise RestoreError(f"no committed checkpoint of step {step} in {root.path}")
-    if skips.num_damaged:
-        raise CorruptCheckpoint(f"no checkpoint in {root.path} can be loaded: {'; '.join(skips.reasons)}")
+        raise RestoreError(f"no committed checkpoint of step {step} in {root.path}; {_others(root)}")
+    skips.refuse_nothing(root)
     return None
 
 
@@ -115,6 +119,7 @@ class _Skips:
         self._leftovers: list[StepName] = []
         self.reasons: list[str] = []
         self.num_damaged = 0
+        self.num_unverifiable = 0
 
     def add_leftover(self, name: StepName) -> None:
         """One that was never committed. There may be thousands: a few are told of one by one, more in one line."""
@@ -135,11 +140,22 @@ class _Skips:
         if self._peers.rank == 0:
             _log.warning("%s", reason)
 
-    def add_damaged(self, name: StepName, why: str) -> None:
+    def add_damaged(self, name: StepName, why: str, *, is_unverifiable: bool = False) -> None:
         """One that was committed: it is no start from nothing."""
         self.tell_leftovers()
         self._add(f"skipped step {name.step} ({name}): {why}")
         self.num_damaged += 1
+        self.num_unverifiable += is_unverifiable
+
+    def refuse_nothing(self, root: Root) -> None:
+        """Raise if there were checkpoints, of which none could be loaded."""
+        if not self.num_damaged:
+            return
+        kind = CannotVerify if self.num_unverifiable else CorruptCheckpoint
+        raise kind(
+            f"no checkpoint in {root.path} can be loaded: {'; '.join(self.reasons)}. Mend that, choose one with "
+            "restore(step=...), or begin anew in another root"
+        )
 
 
 def _candidates(
@@ -147,15 +163,19 @@ def _candidates(
 ) -> tuple[int | None, list[StepName], dict[StepName, str]]:
     """What rank 0 tells all: the step that was chosen by name, what may be tried, and what is passed over, and why."""
     try:
+        elsewhere = misplaced(root)
         foreign = [] if fresh else root.foreign_checkpoints()
         names = root.step_names()
     except OSError as error:
-        raise RestoreError(f"cannot look for checkpoints in {root.path}: {_why(error)}") from error
+        raise RestoreError(
+            f"cannot look for checkpoints in {root.path}: {_why(error)}; start again when it can be read"
+        ) from error
+    if elsewhere is not None:
+        raise RestoreError(elsewhere)
     if foreign:
         raise ForeignCheckpoints(
-            f"{root.path} holds checkpoints of another writer ({', '.join(foreign[:3])}): take one in with "
-            f"`rampmeter checkpoints adopt {root.path / foreign[0]}`, or load one yourself and pass fresh=True to go "
-            "on from it or to start without them, or choose another root"
+            f"{root.path} holds checkpoints of another writer ({', '.join(foreign[:3])}): {adoption(root, foreign)}"
+            "load one yourself and pass fresh=True to go on from it or to start without them, or choose another root"
         )
     behind = left_behind(root) if step is None else {}
     return step, [name for name in names if step is None or name.step == step], behind
@@ -186,6 +206,7 @@ def _manifest_of(directory: Path, name: StepName) -> Manifest:
     """Its manifest; all files that it lists are there with their sizes."""
     manifest = read_manifest(directory)
     check_identity(manifest, name)
+    check_computable(manifest)
     Verifier(directory, manifest).verify_sizes()
     return manifest
 
@@ -196,6 +217,12 @@ def _why(error: Exception) -> str:
     return str(error)
 
 
-def _explicit(name: StepName, error: Exception) -> RestoreError:
-    message = f"step {name.step} ({name}) cannot be loaded: {_why(error)}"
-    return CorruptCheckpoint(message) if isinstance(error, CorruptCheckpoint) else RestoreError(message)
+def _about(root: Root, name: StepName, error: RestoreError | OSError, then: str = "") -> RestoreError:
+    """The error with what it is about, and of the same kind: where bytes are damaged is for the marks alone."""
+    kind = type(error) if isinstance(error, RestoreError) else RestoreError
+    kind = CorruptCheckpoint if issubclass(kind, CorruptCheckpoint) else kind
+    return kind(f"step {name.step} ({root.directory(name)}) cannot be loaded: {_why(error)}{then}")
+
+
+def _others(root: Root) -> str:
+    return f"`rampmeter checkpoints ls {root.path}` lists what is there, and restore() without a step takes the newest"

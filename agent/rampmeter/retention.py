@@ -2,10 +2,11 @@
 
 Of the committed ones stay: the newest few, the last one of each of the newest days, milestones, what is pinned, the
 newest that was read back whole, so that something proven is always there, and the one that is being read back. The
-newest always stays. All that is of the history that training goes on with; one that was left behind (`rollback`) has
-only the places that this one leaves free, so it pushes nothing out and goes by itself. Uncommitted directories go only
-if nobody can still be writing them. A failed deletion is logged and tried again next time; it never raises. How a
-checkpoint is removed is `removal`'s business.
+newest always stays. One that was found damaged takes the place of no other: it goes when it is no more among the newest
+few of all. What cannot be judged neither counts nor goes. All that is of the history that training goes on with; one
+that was left behind (`rollback`) has only the places that this one leaves free, so it pushes nothing out and goes by
+itself. Uncommitted directories go only if nobody can still be writing them. A failed deletion is logged and tried again
+next time; it never raises. How a checkpoint is removed is `removal`'s business.
 """
 
 import json
@@ -15,13 +16,14 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from rampmeter.core.errors import ConfigError, CorruptCheckpoint, FormatTooNew, RestoreError
+from rampmeter.core.errors import CannotVerify, ConfigError, CorruptCheckpoint, FormatTooNew, RestoreError
 from rampmeter.files import NoPlainFile, read_small, replace_file
 from rampmeter.layout import Root, StepName
 from rampmeter.manifest import Manifest, read_manifest
 from rampmeter.marks import Mark, has_mark
 from rampmeter.removal import Breathe, Standing, remove, remove_leftover, standing
 from rampmeter.rollback import left_behind
+from rampmeter.verification import check_known
 
 _log = logging.getLogger("rampmeter")
 
@@ -74,6 +76,7 @@ class Kept:
 
     day          the UTC date of its commit
     left_behind  somebody went back to an older one by name: no start goes on from this one
+    damaged      reading it has shown that it is
     """
 
     name: StepName
@@ -81,6 +84,7 @@ class Kept:
     pinned: bool
     proven: bool
     left_behind: bool = False
+    damaged: bool = False
 
 
 def day_of(manifest: Manifest) -> str:
@@ -100,16 +104,19 @@ def why_kept(
     """
     in_order = sorted(commits, key=lambda commit: (not commit.left_behind, commit.name), reverse=True)
     reasons: dict[StepName, list[Reason]] = {commit.name: [] for commit in in_order}
-    for commit in in_order[: keep.keep]:
-        reasons[commit.name].append(Reason.LAST)
-    for name in _last_of_days(in_order, keep.keep_days):
+    whole = [commit for commit in in_order if not commit.damaged]
+    last = {commit.name for commit in in_order[: keep.keep] + whole[: keep.keep]}
+    for commit in in_order:
+        if commit.name in last:
+            reasons[commit.name].append(Reason.LAST)
+    for name in _last_of_days(whole, keep.keep_days):
         reasons[name].append(Reason.DAILY)
-    for name in _milestones(in_order, keep.milestone_steps):
+    for name in _milestones(whole, keep.milestone_steps):
         reasons[name].append(Reason.MILESTONE)
     for commit in in_order:
         if commit.pinned:
             reasons[commit.name].append(Reason.PINNED)
-    proven = next((commit.name for commit in in_order if commit.proven), None)
+    proven = next((commit.name for commit in whole if commit.proven), None)
     if proven is not None:
         reasons[proven].append(Reason.PROVEN)
     if reading in reasons and not reasons[reading]:
@@ -159,8 +166,9 @@ def _milestones(commits: Iterable[Kept], every: int | None) -> list[StepName]:
 def read_commits(root: Root, days: MutableMapping[StepName, str]) -> list[Kept]:
     """The committed checkpoints that can be read, newest first. OSError or RestoreError if the root cannot be.
 
-    What is damaged, of a newer format, or not to be looked into is left out: it neither counts nor goes. `days`
-    remembers the dates of those seen before, since a manifest never changes and may be long.
+    What has a damaged manifest, digests of an unknown kind or a newer format, or is not to be looked into is left out:
+    it neither counts nor goes. `days` remembers the dates of those seen before, since a manifest never changes and may
+    be long.
     """
     behind = left_behind(root)
     found = [_read_commit(root, name, days, behind) for name in root.committed_steps()]
@@ -173,17 +181,20 @@ def _read_commit(
     directory = root.directory(name)
     try:
         if name not in days:
-            days[name] = day_of(read_manifest(directory))
+            manifest = read_manifest(directory)
+            check_known(manifest)
+            days[name] = day_of(manifest)
         return Kept(
             name=name,
             day=days[name],
             pinned=has_mark(directory, Mark.PINNED),
             proven=has_mark(directory, Mark.PROVEN),
             left_behind=name in behind,
+            damaged=has_mark(directory, Mark.DAMAGED),
         )
     except FileNotFoundError:  # removed meanwhile
         return None
-    except (CorruptCheckpoint, FormatTooNew, OSError) as error:
+    except (CorruptCheckpoint, CannotVerify, FormatTooNew, OSError) as error:
         root.odd.tell(name, str(error))
         return None
 

@@ -64,7 +64,9 @@ def left_behind(root: Root) -> dict[StepName, str]:
     try:
         names, choices = root.step_names(), _choices(root)
     except OSError as error:
-        raise RestoreError(f"cannot look for checkpoints in {root.path}: {error}") from error
+        raise RestoreError(
+            f"cannot look for checkpoints in {root.path}: {error}; start again when it can be read"
+        ) from error
     behind: dict[StepName, str] = {}
     newest_that_counts = max((choice.attempt for choice in choices), default=0)
     for choice in choices:

@@ -36,7 +36,7 @@ def _mismatch(what: str, missing: list[str], unexpected: list[str]) -> str:
         parts.append(f"not in the checkpoint: {_named(missing)}")
     if unexpected:
         parts.append(f"only in the checkpoint: {_named(unexpected)}")
-    return f"{what} does not match the checkpoint ({'; '.join(parts)})"
+    return f"{what} does not match the checkpoint, give it the names that it had at the save ({'; '.join(parts)})"
 
 
 def _named(names: list[str]) -> str:

@@ -5,6 +5,7 @@ the first thing that does not fit is raised as CorruptCheckpoint with the name o
 """
 
 import contextlib
+import itertools
 import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,8 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from rampmeter.core.errors import CorruptCheckpoint
+from rampmeter.core.errors import CorruptCheckpoint, DigestMismatch
 from rampmeter.hashing import digest_bytes, digest_of, new_hasher, num_blocks
+from rampmeter.layout import MANIFEST_NAME
 from rampmeter.manifest import FileEntry, Manifest
 from rampmeter.pushout import forget
 from rampmeter.reading.pace import UNPACED, Pace
@@ -28,6 +30,22 @@ class ByteRange:
 
     offset_bytes: int
     num_bytes: int
+
+
+def check_known(manifest: Manifest) -> None:
+    """CannotVerify if a digest is of an algorithm that this version does not know."""
+    for algorithm in _algorithms(manifest):
+        digest_bytes(algorithm)
+
+
+def check_computable(manifest: Manifest) -> None:
+    """CannotVerify if a digest cannot be computed on this machine."""
+    for algorithm in _algorithms(manifest):
+        new_hasher(algorithm)
+
+
+def _algorithms(manifest: Manifest) -> list[str]:
+    return sorted({manifest.blocks.algorithm, *(file.algorithm for file in manifest.files)})
 
 
 class Verifier:
@@ -57,6 +75,7 @@ class Verifier:
         self._pace = pace
         self._num_threads = num_threads
         self._local = threading.local()
+        self._entries: dict[str, FileEntry] | None = None
 
     def verify_sizes(self) -> None:
         """All files are there with their sizes; no content is read."""
@@ -67,13 +86,11 @@ class Verifier:
 
     def verify_size(self, name: str) -> None:
         """One file is there with its size."""
-        self._verify_size(name, self._manifest.entry(name).num_bytes)
+        self._verify_size(name, self._entry(name).num_bytes)
 
     def verify_file(self, name: str) -> None:
         """The whole content of one file."""
-        self.verify_ranges(
-            {name: [ByteRange(offset_bytes=0, num_bytes=self._manifest.entry(name).num_bytes)]}
-        )
+        self.verify_ranges({name: [ByteRange(offset_bytes=0, num_bytes=self._entry(name).num_bytes)]})
 
     def verify_all(self) -> None:
         """Sizes, and the whole content of every file."""
@@ -85,15 +102,22 @@ class Verifier:
             }
         )
 
+    def _entry(self, name: str) -> FileEntry:
+        """Of a file that the checkpoint has: there may be a hundred thousand, and each is asked for."""
+        if self._entries is None:
+            self._entries = {file.name: file for file in self._manifest.files}
+        entry = self._entries.get(name)
+        if entry is None:
+            raise CorruptCheckpoint(f"file {name} is not listed in {MANIFEST_NAME}")
+        return entry
+
     def verify_ranges(self, ranges: Mapping[str, Iterable[ByteRange]]) -> None:
         """The blocks that these ranges touch."""
         self.verify_blocks(self.touched(ranges))
 
     def touched(self, ranges: Mapping[str, Iterable[ByteRange]]) -> dict[str, set[int]]:
         """The blocks of each file that these ranges touch, numbered from 0 in each; nothing is read."""
-        return {
-            name: self._touched_blocks(self._manifest.entry(name), parts) for name, parts in ranges.items()
-        }
+        return {name: self._touched_blocks(self._entry(name), parts) for name, parts in ranges.items()}
 
     def verify_blocks(
         self, blocks: Mapping[str, Iterable[int]], *, is_pointless: Callable[[], bool] = lambda: False
@@ -105,7 +129,7 @@ class Verifier:
         expected = self._block_digests()
         work = []
         for name, indices in blocks.items():
-            entry = self._manifest.entry(name)
+            entry = self._entry(name)
             self._verify_size(name, entry.num_bytes)
             work += [(entry, index, expected[name][index]) for index in sorted(indices)]
         with self._readers() as read, self._pace.guarded():
@@ -149,14 +173,14 @@ class Verifier:
             self._forget(stream.fileno(), 0, blocks.num_bytes)
             content = stream.read()
         if digest_of(content, blocks.algorithm) != blocks.digest:
-            raise CorruptCheckpoint(f"file {blocks.name} does not match its digest")
+            raise DigestMismatch(f"file {blocks.name} does not match its digest")
         width = digest_bytes(blocks.algorithm)
-        digests = [content[at : at + width] for at in range(0, len(content), width)]
-        per_file = {}
-        for file in self._manifest.files:
-            count = num_blocks(file.num_bytes, self._manifest.block_bytes)
-            per_file[file.name], digests = digests[:count], digests[count:]
-        return per_file
+        digests = (content[at : at + width] for at in range(0, len(content), width))
+        block_bytes = self._manifest.block_bytes
+        return {
+            file.name: list(itertools.islice(digests, num_blocks(file.num_bytes, block_bytes)))
+            for file in self._manifest.files
+        }
 
     def _verify_block(self, entry: FileEntry, index: int, expected: bytes) -> None:
         hasher = new_hasher(entry.algorithm)
@@ -172,7 +196,7 @@ class Verifier:
                 left_bytes -= count
             self._forget(stream.fileno(), offset_bytes, size_bytes)
         if hasher.digest() != expected:
-            raise CorruptCheckpoint(f"file {entry.name} does not match its digest (block {index})")
+            raise DigestMismatch(f"file {entry.name} does not match its digest (block {index})")
         self._on_read(size_bytes - left_bytes)
 
     def _forget(self, descriptor: int, offset_bytes: int, num_bytes: int) -> None:

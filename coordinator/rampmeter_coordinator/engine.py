@@ -4,6 +4,7 @@ The engine is the only way to a ledger, and the only one that holds the store; h
 """
 
 import asyncio
+import difflib
 import logging
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -21,6 +22,9 @@ from rampmeter_coordinator.waiters import Waiting
 
 _DRAIN_S = 4.0
 _PROBE_S = 2.0
+_NUM_NAMED = 5
+_NUM_COMPARED = 200
+_COMPARED_CHARS = 100
 
 log = logging.getLogger(__name__)
 
@@ -155,7 +159,14 @@ class Engine:
                 Refusal(
                     reason=RefusalReason.UNKNOWN_POOL,
                     status=404,
-                    detail="this coordinator has no such pool; GET /v1/pools lists those it has",
+                    detail=f"this coordinator has no such pool; {self._nearest(pool)}",
                 )
             )
         return runner
+
+    def _nearest(self, pool: str) -> str:
+        """Names of pools for whoever has mistyped one: all may see them. What was asked for is not repeated."""
+        names = sorted(self._runners)[:_NUM_COMPARED]
+        near = difflib.get_close_matches(pool[:_COMPARED_CHARS], names, n=_NUM_NAMED, cutoff=0.0)
+        what = "it has" if len(near) == len(self._runners) else "GET /v1/pools lists those it has, among them"
+        return f"{what} {', '.join(near)}"

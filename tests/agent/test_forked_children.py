@@ -78,3 +78,44 @@ def test_a_child_saves_nothing_and_its_parent_goes_on(programs: Nursery, tmp_pat
     program = programs.start(JOB.format(root=str(tmp_path / "root"), body=SAVING))
     assert program.wait() == 0
     assert program.lines == ["refused", "closed", "child 0", "parent committed True", "beyond 0"]
+
+
+LOADING = """
+    import signal
+    import torch.utils.data as data
+
+    class Numbers(data.Dataset):
+        def __len__(self):
+            return 16
+
+        def __getitem__(self, index):
+            ckpt.step(10**6 + index, state)
+            return index + 1000 * (signal.getsignal(signal.SIGUSR1) is not signal.SIG_DFL)
+
+    while not ckpt._taking.wants_snapshot:
+        time.sleep(0.001)
+    loader = data.DataLoader(Numbers(), batch_size=4, num_workers=2, multiprocessing_context="fork",
+                             persistent_workers=True, timeout=30)
+    print("read", sum(int(batch.sum()) for batch in loader), flush=True)
+    workers = loader._iterator._workers
+    workers[0].terminate()
+    workers[0].join(30)
+    print("ended", workers[0].exitcode is not None, "noticed", ckpt.poll(), flush=True)
+    steps = 0
+    while ckpt.last_save is None:
+        steps += 1
+        ckpt.step(steps, state)
+        time.sleep(0.01)
+    print("parent committed", ckpt.last_save.committed, flush=True)
+    print("beyond", sum(name.startswith("step-01") for name in os.listdir(root)), flush=True)
+    del loader, workers
+"""
+
+
+def test_workers_of_a_data_loader_save_nothing_and_end_by_their_signal(
+    programs: Nursery, tmp_path: Path
+) -> None:
+    """Forked by torch's DataLoader while the job runs: a dataset that steps saves nothing, and no signal is ours."""
+    program = programs.start(JOB.format(root=str(tmp_path / "root"), body=LOADING))
+    assert program.wait() == 0
+    assert program.lines == ["read 120", "ended True noticed False", "parent committed True", "beyond 0"]

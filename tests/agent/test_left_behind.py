@@ -156,7 +156,9 @@ def test_histories_that_fork_at_random_keep_what_was_promised(root: Root, seed: 
             root.claim_attempt()
         forked.save((forked.head.step if forked.head else 0) + draw.randint(1, 4))
         if draw.random() < 0.15:
-            put_mark(root.directory(draw.choice(root.committed_steps())), draw.choice(list(Mark)))
+            put_mark(
+                root.directory(draw.choice(root.committed_steps())), draw.choice([Mark.PINNED, Mark.PROVEN])
+            )
         wanted = [name for name in forked.history if root.is_committed(name)][: keep.keep]
         prune(root, keep, nothing)
         there = root.committed_steps()

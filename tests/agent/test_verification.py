@@ -1,6 +1,8 @@
 """Verification: every kind of damage is found and named, and only what is asked for is read."""
 
+import dataclasses
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -104,3 +106,22 @@ def test_reading_ends_when_it_has_become_pointless(checkpoint: Verifier, tmp_pat
     os.truncate(tmp_path / "b", 999)
     with pytest.raises(CorruptCheckpoint, match="1 byte short"):
         checkpoint.verify_blocks({"b": [0]}, is_pointless=lambda: True)
+
+
+def test_files_are_not_looked_for_one_by_one(checkpoint: Verifier) -> None:
+    """With a hundred thousand of them the list is not gone through again for each: a few times in all."""
+
+    class Counted(tuple[FileEntry, ...]):
+        num_rounds = 0
+
+        def __iter__(self) -> Iterator[FileEntry]:
+            Counted.num_rounds += 1
+            return super().__iter__()
+
+    prototype = checkpoint._manifest.files[1]
+    files = Counted(dataclasses.replace(prototype, name=f"{number}") for number in range(200))
+    object.__setattr__(checkpoint._manifest, "files", files)
+    ranges = {file.name: [ByteRange(offset_bytes=0, num_bytes=0)] for file in files}
+    Counted.num_rounds = 0
+    assert len(checkpoint.touched(ranges)) == 200
+    assert Counted.num_rounds <= 1

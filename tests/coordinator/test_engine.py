@@ -225,6 +225,24 @@ def test_an_unknown_pool_is_refused():
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["nfs", "lustre"], "it has lustre, nfs"),
+        ([f"area{i}" for i in range(40)] + ["lustre"], "lists those it has, among them lustre, "),
+    ],
+)
+def test_an_unknown_pool_is_refused_with_the_nearest_names(names, expected):
+    """At most five of them, the nearest first; what was asked for is not repeated."""
+    engine = Engine(dict.fromkeys(names), TestedStore(), SystemClock())
+    with pytest.raises(Refused) as caught:
+        engine.pool_view("1ustre")
+    detail = caught.value.refusal.detail
+    assert expected in detail
+    assert sum(name in detail.replace(",", "").split() for name in names) <= 5
+    assert "1ustre" not in detail
+
+
 def test_an_idle_pool_commits_nothing():
     """Ticks that change nothing are not kept, so an idle coordinator does not write."""
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rampmeter.checkpoints.foreign import ForeignCheckpoint, read_foreign, step_in_name
 from rampmeter.checkpoints.hashing_in import check_files, hash_files
-from rampmeter.checkpoints.survey import read_root
+from rampmeter.checkpoints.survey import read_directory, read_root
 from rampmeter.checkpoints.telling import as_json, count, wrapped
 from rampmeter.checkpoints.verb import FINE, WRONG, Verb, add_dry_run, add_json, say
 from rampmeter.checkpoints.verifying import shown_progress
@@ -97,7 +97,7 @@ def _read_directory(text: str) -> Path:
     directory = Path(text).absolute()
     if directory.is_symlink():
         raise ConfigError(f"DIR: {directory} is a symbolic link: name what it points to")
-    read_root(str(directory))
+    read_directory(str(directory))
     if StepName.parse(directory.name) is not None:
         raise ConfigError(f"DIR: {directory} is named like a checkpoint of rampmeter's own")
     if exists(directory / "JOB_UID"):

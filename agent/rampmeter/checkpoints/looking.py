@@ -41,8 +41,9 @@ LS = Verb(
     name="ls",
     summary="list what stands under a root",
     help="""\
-List what stands under a root, newest first, with all that is wrong by sizes:
-whole, damaged, of a newer format, unreadable, uncommitted (being written, or
+List what stands under a root, newest first, with all that is wrong by sizes, or
+that reading has shown before: whole, damaged, of a newer format, unverifiable
+(its digests are of an unknown kind), unreadable, uncommitted (being written, or
 left by a crash), half removed. Reads no contents: `verify` does.
 
 Example:

@@ -1,7 +1,7 @@
 """`rm` and `prune`: what goes, and what is refused.
 
-Refusals come before the first removal. The newest whole checkpoint, pinned ones, those of a newer format and what a job
-may be writing are not removed; only the first and the last of these can be forced.
+Refusals come before the first removal. The newest whole checkpoint, pinned ones, those of a newer version and what a
+job may be writing are not removed; only the first and the last of these can be forced.
 """
 
 import argparse
@@ -71,7 +71,7 @@ def _rm(args: argparse.Namespace) -> int:
 
 def _refusal(found: Survey, item: Found, *, force: bool) -> str:
     """Why it must not go, or nothing."""
-    if item.condition in (Condition.NEWER_FORMAT, Condition.UNREADABLE):
+    if item.condition in (Condition.NEWER_FORMAT, Condition.UNVERIFIABLE, Condition.UNREADABLE):
         return item.why
     if item.pinned:
         return "it is pinned; `rampmeter checkpoints unpin` comes first"
@@ -132,7 +132,9 @@ def _prune(args: argparse.Namespace) -> int:
     for item in found.found:
         if item.condition is Condition.NEWER_FORMAT:
             raise ConfigError(f"nothing is removed: {item.name}: {item.why}")
-    reasons = why_kept([_kept(item) for item in found.found if item.condition is Condition.WHOLE], keep)
+    reasons = why_kept(
+        [_kept(item) for item in found.found if item.condition is Condition.WHOLE or item.was_read], keep
+    )
     going = [item for item in reversed(found.found) if _goes(found, item, reasons)]
     gone = [_gone(found, item, dry_run=args.dry_run) for item in going]
     _print(args, found, gone, reasons, _swept(root, dry_run=args.dry_run))
@@ -177,6 +179,7 @@ def _kept(item: Found) -> Kept:
         pinned=item.pinned,
         proven=item.proven,
         left_behind=item.left_behind,
+        damaged=item.was_read,
     )
 
 
@@ -256,9 +259,10 @@ PRUNE = Verb(
     help="""\
 Remove what retention lets go, and what crashes left behind. The job records
 under its root what it keeps; options say otherwise. Always stay: the newest,
-pinned ones, and the newest one that is proven to be whole. Damaged ones neither
-count nor go: `rm` removes them. What was left behind by going back to an older
-step by name has the places that the newer history has not taken yet.
+pinned ones, and the newest one that is proven to be whole. Damaged ones do not
+count; those with files missing or short do not go either: `rm` removes them.
+What was left behind by going back to an older step by name has the places that
+the newer history has not taken yet.
 
 Example:
   rampmeter checkpoints prune /lustre/run7 --keep 5 --dry-run

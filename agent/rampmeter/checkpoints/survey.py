@@ -1,20 +1,21 @@
 """Reads a root and says of each directory in it what it is. Opens no shard, changes nothing, raises for nothing found.
 
-Sizes are compared with the manifest; contents are `verifying`'s business.
+Sizes are compared with the manifest; contents are `verifying`'s business, and what was found there is told.
 """
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from rampmeter.core.errors import ConfigError, CorruptCheckpoint, FormatTooNew, RestoreError
+from rampmeter.core.errors import CannotVerify, ConfigError, CorruptCheckpoint, FormatTooNew, RestoreError
 from rampmeter.files import NoPlainFile, read_small
 from rampmeter.layout import Root, StepName
 from rampmeter.manifest import Manifest, check_identity, read_manifest
-from rampmeter.marks import Mark, has_mark
+from rampmeter.marks import Mark, damage_found, has_mark
+from rampmeter.misplaced import misplaced, root_above
 from rampmeter.removal import Standing, standing
 from rampmeter.rollback import left_behind
-from rampmeter.verification import Verifier
+from rampmeter.verification import Verifier, check_known
 
 
 class Condition(StrEnum):
@@ -23,6 +24,7 @@ class Condition(StrEnum):
     WHOLE = "whole"
     DAMAGED = "damaged"
     NEWER_FORMAT = "newer_format"
+    UNVERIFIABLE = "unverifiable"  # its digests are of a kind that this version does not know
     UNREADABLE = "unreadable"
     UNCOMMITTED = "uncommitted"
     HALF_REMOVED = "half_removed"
@@ -35,7 +37,12 @@ class Condition(StrEnum):
     @property
     def is_wrong(self) -> bool:
         """Whether somebody who counts on this checkpoint should know."""
-        return self in (Condition.DAMAGED, Condition.NEWER_FORMAT, Condition.UNREADABLE)
+        return self in (
+            Condition.DAMAGED,
+            Condition.NEWER_FORMAT,
+            Condition.UNVERIFIABLE,
+            Condition.UNREADABLE,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +50,7 @@ class Found:
     """One directory named like a checkpoint of ours. `why` is empty for a whole one.
 
     left_behind: somebody went back to an older one by name, so that no start goes on from this one.
+    was_read: it is called damaged because of what reading it has shown; by its sizes it is whole.
     """
 
     name: StepName
@@ -52,6 +60,7 @@ class Found:
     pinned: bool = False
     proven: bool = False
     left_behind: bool = False
+    was_read: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +84,18 @@ class Survey:
 
 
 def read_root(text: str) -> Root:
+    """ConfigError unless it is a directory that can be read, and one that can be a root."""
+    path = read_directory(text)
+    try:
+        elsewhere = misplaced(Root(path))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    if elsewhere is not None:
+        raise ConfigError(f"ROOT: {elsewhere}")
+    return Root(path)
+
+
+def read_directory(text: str) -> Path:
     """ConfigError unless it is a directory that can be read."""
     if not text:
         raise ConfigError("ROOT is empty: name the directory that holds a job's checkpoints")
@@ -82,12 +103,14 @@ def read_root(text: str) -> Root:
     try:
         next(path.iterdir(), None)
     except FileNotFoundError:
-        raise ConfigError(f"{path}: there is no such directory") from None
+        above = root_above(Root(path))
+        hint = "" if above is None else f"; {above} is the root of a job"
+        raise ConfigError(f"{path}: there is no such directory{hint}") from None
     except NotADirectoryError:
         raise ConfigError(f"{path}: is no directory") from None
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
-    return Root(path)
+    return path
 
 
 def survey(root: Root) -> Survey:
@@ -145,12 +168,23 @@ def _cannot_be_read(name: StepName, error: Exception) -> Found:
 
 def _look_inside(name: StepName, directory: Path) -> Found:
     manifest = read_manifest(directory)
-    pinned, proven = has_mark(directory, Mark.PINNED), has_mark(directory, Mark.PROVEN)
+    damage = damage_found(directory)
+    condition, why = Condition.WHOLE if damage is None else Condition.DAMAGED, damage or ""
+    was_read = damage is not None
     try:
         check_identity(manifest, name)
         Verifier(directory, manifest).verify_sizes()
+        check_known(manifest)
     except CorruptCheckpoint as error:
-        condition, why = Condition.DAMAGED, str(error)
-    else:
-        condition, why = Condition.WHOLE, ""
-    return Found(name=name, condition=condition, why=why, manifest=manifest, pinned=pinned, proven=proven)
+        condition, why, was_read = Condition.DAMAGED, str(error), False
+    except CannotVerify as error:
+        condition, why, was_read = Condition.UNVERIFIABLE, str(error), False
+    return Found(
+        name=name,
+        condition=condition,
+        why=why,
+        manifest=manifest,
+        pinned=has_mark(directory, Mark.PINNED),
+        proven=has_mark(directory, Mark.PROVEN),
+        was_read=was_read,
+    )

@@ -9,6 +9,7 @@ from typing import Any
 from rampmeter.checkpoints.survey import Found, Survey
 from rampmeter.core.units import format_bytes, format_duration
 from rampmeter.manifest import Manifest
+from rampmeter.misplaced import adoption, root_above
 
 _COLUMNS = 80
 _GAP = "  "
@@ -58,6 +59,9 @@ def list_text(found: Survey) -> str:
         parts.append("\n".join(reasons))
     if found.foreign:
         parts.append(wrapped(foreign_advice(found)))
+    above = None if found.found else root_above(found.root)
+    if above is not None:
+        parts.append(wrapped(f"No job has begun here; {above} is the root of one."))
     return "\n\n".join(parts) + "\n"
 
 
@@ -92,10 +96,10 @@ def marks(item: Found) -> list[str]:
 
 def foreign_advice(found: Survey) -> str:
     """What stands there beside ours, and what can be done about it."""
-    first = found.root.path / found.foreign[0]
+    way = adoption(found.root, found.foreign)
     return (
-        f"Of another writer: {', '.join(found.foreign)}. `rampmeter checkpoints adopt {first}` takes one in "
-        "that torch.distributed.checkpoint has written; until then a restore refuses this root."
+        f"Of another writer: {', '.join(found.foreign)}. Until it is gone a restore refuses this root: {way}"
+        "move it elsewhere, or say fresh=True."
     )
 
 

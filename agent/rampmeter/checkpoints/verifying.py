@@ -18,7 +18,7 @@ from rampmeter.core.clock import SystemClock
 from rampmeter.core.errors import CorruptCheckpoint
 from rampmeter.core.units import format_bytes, format_rate
 from rampmeter.layout import Root
-from rampmeter.marks import note_proven
+from rampmeter.marks import note_damaged, note_proven, note_read_back
 from rampmeter.printing import print_answer
 from rampmeter.progress import Bar
 from rampmeter.verification import Verifier
@@ -89,7 +89,7 @@ def _verify(args: argparse.Namespace) -> int:
 
 def _verdict(root: Root, item: Found, add: Callable[[str, int], None]) -> Verdict:
     directory = root.directory(item.name)
-    if item.manifest is None or item.condition is not Condition.WHOLE:
+    if item.manifest is None or not (item.condition is Condition.WHOLE or item.was_read):
         if item.condition is Condition.DAMAGED:
             note_proven(directory, whole=False)
         return Verdict(item=item, why=item.why)
@@ -103,20 +103,20 @@ def _verdict(root: Root, item: Found, add: Callable[[str, int], None]) -> Verdic
         verifier.verify_all()
     except (CorruptCheckpoint, OSError) as error:
         return _verdict_after(root, item, error)
-    note_proven(directory, whole=True)
+    note_read_back(directory)
     return Verdict(item=look(root, item.name), why="")
 
 
-def _verdict_after(root: Root, item: Found, error: Exception) -> Verdict:
+def _verdict_after(root: Root, item: Found, error: CorruptCheckpoint | OSError) -> Verdict:
     """Damaged, unless a job has removed it meanwhile."""
     now = look(root, item.name)
     if now.condition is Condition.HALF_REMOVED:
         return Verdict(item=now, why="it was removed while it was read")
-    if isinstance(error, OSError):
+    if not isinstance(error, CorruptCheckpoint):
         condition, why = Condition.UNREADABLE, f"{error.strerror}: {error.filename}"
     else:
         condition, why = Condition.DAMAGED, str(error)
-        note_proven(root.directory(item.name), whole=False)
+        note_damaged(root.directory(item.name), error)
     damaged = Found(
         name=item.name,
         condition=condition,
@@ -152,7 +152,8 @@ VERIFY = Verb(
     help="""\
 Read checkpoints back and compare every block with the digest of its commit:
 all committed ones, or those that are named. What is whole is marked as proven;
-the newest proven one is never removed by a job or by `prune`.
+the newest proven one is never removed by a job or by `prune`. What is damaged is
+marked as that, for `ls` and for retention, until it is read back whole.
 
 Example:
   rampmeter checkpoints verify /lustre/run7 newest

@@ -12,6 +12,8 @@ RampmeterError
 ├── SavesFailing             so many saves in a row have failed as was asked for: look at the storage, then start again
 └── RestoreError             nothing was loaded and no tensor was touched
     ├── CorruptCheckpoint    this checkpoint is damaged; an older one may be whole
+    │   └── DigestMismatch   the bytes themselves are: names and sizes are right
+    ├── CannotVerify         this installation cannot compute its digests: install or upgrade what the message names
     ├── ForeignCheckpoints   the root holds checkpoints of another writer: adopt them, or load one yourself
     └── FormatTooNew         written by a newer major format: use a newer reader
 """
@@ -95,6 +97,14 @@ class RestoreError(RampmeterError):
 
 class CorruptCheckpoint(RestoreError):
     """Sizes or digests do not match the manifest; the message names the file."""
+
+
+class DigestMismatch(CorruptCheckpoint):
+    """Bytes are not those that were committed, which only reading them shows."""
+
+
+class CannotVerify(RestoreError, ConfigError):
+    """Nothing is known of the bytes: their digests are of a kind that cannot be computed here."""
 
 
 class ForeignCheckpoints(RestoreError):

@@ -62,7 +62,8 @@ class PlannedLoad:
             self._verify_sizes()
             names = ", ".join(sorted(self.ranges))
             raise RestoreError(
-                f"{names} changed while being read: {type(error).__name__}: {error}"
+                f"{names} changed while being read: {type(error).__name__}: {error}; "
+                "make the state anew and restore again"
             ) from error
 
     def _verify_sizes(self) -> None:

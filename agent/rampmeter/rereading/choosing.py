@@ -6,7 +6,7 @@ whatever it was once proven to be: what storage has done to one it may have done
 
 from collections.abc import Collection
 
-from rampmeter.core.errors import CorruptCheckpoint, FormatTooNew
+from rampmeter.core.errors import CannotVerify, CorruptCheckpoint, FormatTooNew
 from rampmeter.core.proving import Outcome
 from rampmeter.layout import Root, StepName
 from rampmeter.manifest import Manifest, check_identity, read_manifest
@@ -17,7 +17,11 @@ from rampmeter.verification import Verifier
 
 def choose(root: Root, damaged: Collection[StepName], *, older_than: StepName | None) -> StepName | None:
     """None if nothing needs to be read back. `older_than`: the newest one before this, proven or not."""
-    names = (name for name in root.committed_steps() if name not in damaged)
+    names = (
+        name
+        for name in root.committed_steps()
+        if name not in damaged and not has_mark(root.directory(name), Mark.DAMAGED)
+    )
     name = next((name for name in names if older_than is None or name < older_than), None)
     if name is None or (older_than is None and has_mark(root.directory(name), Mark.PROVEN)):
         return None
@@ -39,7 +43,7 @@ def read_back(root: Root, name: StepName, manifest: Manifest, pace: Pace) -> Non
 
 def outcome_of(root: Root, name: StepName, error: Exception) -> Outcome:
     """What it means that reading it back has raised. Others than these are not ours to judge, and raised again."""
-    if not isinstance(error, CorruptCheckpoint | FormatTooNew | OSError):
+    if not isinstance(error, CorruptCheckpoint | CannotVerify | FormatTooNew | OSError):
         raise error
     if not root.is_committed(name):
         return Outcome.VANISHED

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 from rampmeter.core.clock import Clock
-from rampmeter.core.errors import LeaseLost
+from rampmeter.core.errors import CorruptCheckpoint, LeaseLost
 from rampmeter.core.proving import Outcome, Proving
 from rampmeter.events import Event, ReadBack
 from rampmeter.layout import Root, StepName
-from rampmeter.marks import note_proven
+from rampmeter.marks import note_damaged, note_read_back
 from rampmeter.reading.pace import LeasedPace
 from rampmeter.rereading.choosing import choose, manifest_of, outcome_of, read_back
 from rampmeter.throttle import Throttle
@@ -151,26 +151,28 @@ class Rereader:
         self._last_trouble = ""
         if self._stopped:
             return
-        note_proven(self._root.directory(name), whole=True)
+        note_read_back(self._root.directory(name))
         _log.info("step %d was read back from storage: it is whole", name.step)
         self._say(name, None)
 
     def _note_error(self, name: StepName, error: Exception) -> Outcome:
         outcome = outcome_of(self._root, name, error)
         if outcome is Outcome.DAMAGED:
-            self._note_damaged(name, str(error))
+            self._note_damaged(name, error)
         elif outcome is Outcome.UNREADABLE:
             self._note_trouble(error)
         else:
             _log.info("step %d was removed while it was read back; the newest is next", name.step)
         return outcome
 
-    def _note_damaged(self, name: StepName, damage: str) -> None:
+    def _note_damaged(self, name: StepName, error: Exception) -> None:
+        damage = str(error)
         self._damaged.add(name)
         self._older_than = name
         if self._stopped:
             return
-        note_proven(self._root.directory(name), whole=False)
+        found = error if isinstance(error, CorruptCheckpoint) else CorruptCheckpoint(damage)
+        note_damaged(self._root.directory(name), found)
         self._desk.found_damaged()
         _log.error(
             "the checkpoint of step %d (%s) is damaged: %s; restores pass it over, and the one before is read back now",

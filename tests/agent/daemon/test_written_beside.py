@@ -104,3 +104,19 @@ def _held_by(guardian: Guardian) -> list[int]:
     """Descriptors and threads of both processes."""
     held = [f"/proc/{pid}/{what}" for pid in ("self", guardian.pid) for what in ("fd", "task")]
     return [len(list(Path(path).iterdir())) for path in held]
+
+
+def test_views_that_are_only_marked_are_written_as_their_values(desk: Desk) -> None:
+    """Conjugated and negated ones, also one of another's memory: the writer sees memory, in which no mark is."""
+    values = torch.tensor([1 + 2j, 3 - 4j])
+    negated = torch._neg_view(torch.tensor([1.0, 2.0]))  # type: ignore[no-untyped-call]
+    state = {"plain": values, "conj": values.conj(), "imag": values.conj().imag, "neg": negated}
+    desk.begin(1, state).result(LIMIT_S)
+    into = {key: torch.zeros_like(value).resolve_conj().resolve_neg() for key, value in state.items()}
+    restore(desk.root, into)
+    assert {key: value.tolist() for key, value in into.items()} == {
+        "plain": [1 + 2j, 3 - 4j],
+        "conj": [1 - 2j, 3 + 4j],
+        "imag": [-2.0, 4.0],
+        "neg": [-1.0, -2.0],
+    }

@@ -15,8 +15,9 @@ from rampmeter.events import ReadBack
 from rampmeter.janitor import Janitor
 from rampmeter.layout import Root
 from rampmeter.manifest import read_manifest
-from rampmeter.marks import Mark, has_mark, put_mark
+from rampmeter.marks import Mark, damage_found, has_mark, put_mark, take_mark
 from rampmeter.removal import remove
+from rampmeter.rereading.choosing import choose
 from rampmeter.rereading.rereader import Rereader
 from rampmeter.retention import Keep
 from rampmeter.saving import Saver
@@ -156,6 +157,16 @@ def test_what_was_proven_once_loses_its_mark_if_it_is_damaged_now(scenes):
     told = scene.read_back(num=3)
     assert [(step, damage is None) for step, damage in told] == [(3, False), (2, False), (1, True)]
     assert scene.proven() == [1]
+
+
+def test_a_finding_is_known_to_the_next_attempt(scenes):
+    """It reads the damaged one no more, and retention does not count on it."""
+    scene = scenes()
+    scene.damage(2)
+    scene.read_back(num=2)
+    assert "does not match" in damage_found(scene.directory(2))
+    take_mark(scene.directory(1), Mark.PROVEN)
+    assert choose(scene.root, set(), older_than=None).step == 1
 
 
 def test_where_none_is_left_that_is_said(scenes, caplog):
