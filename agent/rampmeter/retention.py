@@ -2,8 +2,8 @@
 
 Of the committed ones stay: the newest few, the last one of each of the newest days, milestones, what is pinned, the
 newest that was read back whole, so that something proven is always there, and the one that is being read back. The
-newest always stays. One that was found damaged takes the place of no other: it goes when it is no more among the newest
-few of all. What cannot be judged neither counts nor goes. All that is of the history that training goes on with; one
+newest always stays. One before it that was found damaged has only the places that whole ones leave free.
+What cannot be judged neither counts nor goes. All that is of the history that training goes on with; one
 that was left behind (`rollback`) has only the places that this one leaves free, so it pushes nothing out and goes by
 itself. Uncommitted directories go only if nobody can still be writing them. A failed deletion is logged and tried again
 next time; it never raises. How a checkpoint is removed is `removal`'s business.
@@ -105,7 +105,8 @@ def why_kept(
     in_order = sorted(commits, key=lambda commit: (not commit.left_behind, commit.name), reverse=True)
     reasons: dict[StepName, list[Reason]] = {commit.name: [] for commit in in_order}
     whole = [commit for commit in in_order if not commit.damaged]
-    last = {commit.name for commit in in_order[: keep.keep] + whole[: keep.keep]}
+    damaged = [commit for commit in in_order if commit.damaged]
+    last = {commit.name for commit in in_order[:1] + (whole + damaged)[: keep.keep]}
     for commit in in_order:
         if commit.name in last:
             reasons[commit.name].append(Reason.LAST)

@@ -59,6 +59,15 @@ def test_a_damaged_one_takes_no_place_of_a_whole_one(root: Root) -> None:
     assert steps_in(root) == [5, 4, 2]
 
 
+def test_damaged_ones_have_the_places_that_whole_ones_leave_free(root: Root) -> None:
+    """However many were found: of 1..5 with 2, 3 and 4 damaged stay three, and not those besides."""
+    names = {step: put_commit(root, step) for step in range(1, 6)}
+    for step in (2, 3, 4):
+        note_damaged(root.directory(names[step]), MISMATCH)
+    reasons = why_kept(read_commits(root, {}), Keep(keep=3, keep_days=0))
+    assert [name.step for name, why in reasons.items() if why] == [5, 4, 1]
+
+
 @pytest.fixture
 def two(root: Root, make_saver: Any, save: Any) -> Root:
     """Steps 1 and 2."""
