@@ -9,7 +9,7 @@ import logging
 from rampmeter import dcp
 from rampmeter.core.clock import Clock
 from rampmeter.core.messages import FailReason
-from rampmeter.failing import meaning, reason_of
+from rampmeter.failing import in_one_line, meaning, reason_of
 from rampmeter.files import remove_tree
 from rampmeter.inflight import Save
 from rampmeter.layout import Root, StepName
@@ -64,10 +64,14 @@ class Aftermath:
 def _reason(save: Save, error: BaseException) -> FailReason:
     cause = dcp.cause_of(error)
     reason = save.aborted_for or reason_of(cause)
+    said = in_one_line(cause)
+    if reason is FailReason.UNKNOWN:
+        said = f"{type(cause).__name__}: {said}"
+        _log.debug("step %d was not saved: where that comes from", save.name.step, exc_info=cause)
     _log.warning(
         "step %d was not saved (%s): %s",
         save.name.step,
         reason,
-        "; ".join(filter(None, (str(cause), meaning(reason)))),
+        "; ".join(filter(None, (said, meaning(reason)))),
     )
     return reason

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rampmeter.core.clock import Clock
-from rampmeter.core.errors import CommitError, LeaseLost
+from rampmeter.core.errors import CommitError, ConfigError, LeaseLost
 from rampmeter.core.messages import FailReason
 from rampmeter.daemon.arena import Arena
 from rampmeter.daemon.flow import RemoteFlow
@@ -118,7 +118,7 @@ class Guardian:
             raise self._lost(FailReason.WRITER_LOST, str(error), flow, company) from error
         except Hanging as error:
             raise self._lost(error.trouble.reason, error.trouble.detail, flow, company) from error
-        except CommitError:
+        except (CommitError, ConfigError):  # the latter of a state that could not be handed over
             raise
         except BaseException:
             self._replace("was left alone with a save")  # it would answer the next order with this one's end
