@@ -15,10 +15,11 @@ from typing import Any
 import torch
 
 from rampmeter import dcp
+from rampmeter.belonging import tensors_in
 from rampmeter.core.clock import Clock
 from rampmeter.core.errors import ConfigError
 from rampmeter.daemon.records import new_memory
-from rampmeter.savable import blaming
+from rampmeter.savable import blaming, flaw_of
 
 _ALIGNED_BYTES = 64
 _INSTEAD = "tensors with plain memory of their own can"
@@ -69,6 +70,8 @@ class Arena:
 
     def why_not(self, state: Mapping[str, Any]) -> str | None:
         """What in a snapshot cannot stand here; None if all can."""
+        if all(dcp.is_plain(tensor) and flaw_of(tensor) is None for tensor in tensors_in(state)):
+            return None  # without a layout, which costs as much as the staging that follows
         try:
             self._layout(state)
         except ConfigError as error:

@@ -203,3 +203,19 @@ def test_tensors_are_counted_as_they_will_be_saved() -> None:
     """Through dicts and lists; a tuple is one value."""
     one = torch.ones(1)
     assert num_tensors({"a": one, "b": [one, {"c": one}], "t": (one, one), "n": 5}) == 3
+
+
+def test_the_question_whether_a_state_can_stand_here_lays_nothing_out(
+    arena: Arena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked before each staging, on the training thread: with 100,000 tensors that would be half of the stall."""
+
+    def place(_self: object, _value: object) -> None:
+        raise AssertionError("laid out")
+
+    state = {
+        "t": {f"k{number}": torch.ones(2) for number in range(3)},
+        "v": [1, torch.nn.Parameter(torch.ones(1))],
+    }
+    monkeypatch.setattr("rampmeter.daemon.arena._Layout.place", place)
+    assert arena.why_not(state) is None
