@@ -18,7 +18,7 @@ from rampmeter.core.pacer import Action, Governance, Pacer, PacerState
 from rampmeter.events import CoordinatorHeard, Event, RateChanged, SaveHeldBack, StateChanged
 from rampmeter.figures import Figures
 from rampmeter.flow import Flow, Permit
-from rampmeter.joblog import log_given_up, log_held_back, log_plan, log_reachable, log_saved
+from rampmeter.joblog import log_given_up, log_goes_on, log_held_back, log_plan, log_reachable, log_saved
 from rampmeter.layout import Claim
 from rampmeter.preflight.lookout import HANGS, Look
 from rampmeter.preflight.shortage import Shortage
@@ -327,6 +327,8 @@ class Desk:
         """A save that lacks something is told of once, and counts as failed once, however long it is late."""
         before, self._held_back = self._held_back, found
         self._pacer.look_first.cleared |= found is None
+        if found is None and before is not None:
+            log_goes_on(before)
         if found is None or (before is not None and before.reason is found.reason):
             return
         if before is None:
