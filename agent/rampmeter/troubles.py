@@ -44,7 +44,10 @@ class Troubles:
         """Say, to whoever was told of a trouble, that it is over."""
         if not self._times:
             return
-        lost = ", ".join(f"{times} x {reason}" for (reason, _), times in self._times.items())
+        by_reason: Counter[FailReason] = Counter()
+        for (reason, _), times in self._times.items():
+            by_reason[reason] += times
+        lost = ", ".join(f"{times} x {reason}" for reason, times in by_reason.items())
         self._times.clear()
         _log.warning(
             "step %d is saved: the saves before it that failed (%s) are no trouble any more", step, lost

@@ -47,6 +47,7 @@ def test_what_was_written_arrives_in_order(tmp_path: Path) -> None:
         array("i", [1, 2, 3]),
         b"",
         PIECE * 700,
+        b"end",
     ]
     with (tmp_path / "f").open("wb") as inner:
         stream = GatheringStream(metered(inner))
