@@ -45,10 +45,11 @@ def test_another_reason_is_told_at_once(caplog) -> None:
             (FailReason.ENOSPC, "b"),
             (FailReason.BAD_STATE, "x.a is a lock"),
             (FailReason.BAD_STATE, "x.b is a lock"),
+            (FailReason.BAD_STATE, "x.c is a lock"),
         ]
     ):
         troubles.failed(Failed(step=step, reason=reason, said=said))
-    assert steps_told(caplog) == [0, 1, 2, 3]
+    assert steps_told(caplog) == [0, 1, 2, 3, 4]
 
 
 def test_the_end_is_told_once_to_whoever_heard_of_the_trouble(caplog) -> None:
