@@ -79,6 +79,17 @@ def test_a_last_save_that_is_given_up_is_told_of_once(caplog) -> None:
     assert caplog.messages[1].startswith("no save before the announced end")
 
 
+def test_a_last_save_that_is_never_begun_is_told_of_once_too(caplog) -> None:
+    """There is no end of a save that would say it."""
+    scene = Scene()
+    scene.register()
+    noticed(scene)
+    scene.say(lambda seq: wait(seq, fits_bytes=4_000_000, reason=WaitReason.WILL_NOT_FIT))
+    scene.desk.parting.closing()
+    assert len(caplog.messages) == 2
+    assert caplog.messages[1].startswith("no save before the announced end")
+
+
 def test_a_signal_to_a_training_loop_leaves_two_lines(tmp_path, caplog) -> None:
     """As a user reads them with no coordinator and no logging set up."""
     with rampmeter.Checkpointer(tmp_path, mode="thread", seed=1) as ckpt:
