@@ -131,6 +131,7 @@ class Taking:
     def notice(self, what: str) -> None:
         """`what` has told the job that it ends. Takes no lock, for it may be called inside a signal handler."""
         self.is_noticed = True
+        self._saver.hurry()
         if self.voice is not None:
             self.voice.desk.notice(what)
 
@@ -144,7 +145,7 @@ class Taking:
             return stop_wish(REPLACED if desk.stopped else PREEMPTED)
         if not desk.wants_snapshot or self._crew is None:
             return None
-        way = self._crew.way()
+        way = self._crew.way(in_a_hurry=self.is_noticed)
         return None if way is None else save_wish(self.voice.claim.number, desk.max_streams, way)
 
     def all_ready(self, num_bytes: int) -> None:

@@ -99,6 +99,12 @@ class Arena:
         self.last_stage_s = self._clock.now() - begun_s
         return placed
 
+    def here(self, placed: dict[str, Any]) -> dict[str, Any]:
+        """What was staged, for a thread of this process: it looks into the same memory."""
+        assert self._bytes is not None
+        found: dict[str, Any] = unpacked(placed, self._bytes)
+        return found
+
     def _make_room(self, num_bytes: int) -> None:
         if self._bytes is not None and num_bytes <= self.num_bytes:
             return

@@ -46,6 +46,8 @@ def test_the_time_with_a_trainer_does_not_count() -> None:
     orphan = Orphan(0.0)
     orphan.has_a_trainer(1000.0)
     assert looks(orphan, 1000.0, 1000.0 + STILL_S - 1.0) == float("inf")
+    orphan.has_a_trainer(2000.0)  # it could not be looked up for a moment
+    assert looks(orphan, 2000.0, 2000.0 + STILL_S - 1.0) == float("inf")
 
 
 def test_a_process_that_was_stopped_did_not_hang() -> None:
