@@ -9,11 +9,12 @@ import logging
 from rampmeter import dcp
 from rampmeter.core.clock import Clock
 from rampmeter.core.messages import FailReason
-from rampmeter.failing import meaning, reason_of
+from rampmeter.failing import in_one_line, reason_of
 from rampmeter.files import remove_tree
 from rampmeter.inflight import Save
 from rampmeter.layout import Root, StepName
 from rampmeter.report import SaveReport
+from rampmeter.troubles import Failed, Troubles
 
 _log = logging.getLogger("rampmeter")
 
@@ -27,6 +28,8 @@ class Aftermath:
         self._clock = clock
         self._leftovers: set[StepName] = set()
         """Directories of failed saves that could not be removed yet: the storage was in trouble."""
+        self._told: set[StepName] = set()
+        self._troubles = Troubles()
 
     def failure(self, save: Save, error: BaseException | None) -> BaseException | None:
         """What is committed stays so, whatever failed afterwards. Rank 0 knows; the others believe what they hear."""
@@ -39,10 +42,22 @@ class Aftermath:
     def tell(self, save: Save, error: BaseException | None) -> SaveReport:
         """The report, told when it is first known."""
         if save.report is None:
-            reason = None if error is None else _reason(save, error)
+            reason = None if error is None else self._reason(save, error)
             save.report = save.as_report(reason, self._clock.now())
             save.on_end(save.report)
+            if reason is None:
+                self._troubles.committed(save.name.step)
         return save.report
+
+    def _reason(self, save: Save, error: BaseException) -> FailReason:
+        cause = dcp.cause_of(error)
+        reason = save.aborted_for or reason_of(cause)
+        said = in_one_line(cause)
+        if reason is FailReason.UNKNOWN:
+            said = f"{type(cause).__name__}: {said}"
+            _log.debug("step %d was not saved: where that comes from", save.name.step, exc_info=cause)
+        self._troubles.failed(Failed(step=save.name.step, reason=reason, said=said))
+        return reason
 
     def tidy_up(self, save: Save, failure: BaseException | None) -> None:
         """Remove what failed saves have left, this one's and what could not be removed before."""
@@ -56,18 +71,11 @@ class Aftermath:
         try:
             remove_tree(self._root.directory(name))
         except OSError as error:
-            _log.warning("the leftovers of %s stay until the next save has ended: %s", name, error)
+            if name not in self._told:  # each save tries again
+                _log.warning(
+                    "the leftovers of %s stay until a save ends that can remove them: %s", name, error
+                )
+            self._told.add(name)
         else:
             self._leftovers.discard(name)
-
-
-def _reason(save: Save, error: BaseException) -> FailReason:
-    cause = dcp.cause_of(error)
-    reason = save.aborted_for or reason_of(cause)
-    _log.warning(
-        "step %d was not saved (%s): %s",
-        save.name.step,
-        reason,
-        "; ".join(filter(None, (str(cause), meaning(reason)))),
-    )
-    return reason
+            self._told.discard(name)

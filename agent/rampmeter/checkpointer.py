@@ -172,7 +172,7 @@ class Checkpointer:
         if self._crew is not None:
             taking = self._taking
             hooks = Hooks(
-                noticed=lambda _rank: taking.notice(),
+                noticed=lambda rank: taking.notice(f"rank {rank} was told to end"),
                 wish=taking.wish,
                 ready=taking.all_ready,
                 beside=self._saver.beside,
@@ -377,11 +377,11 @@ class Checkpointer:
 
     # -- notices and events ------------------------------------------------------------------------------------
 
-    def _on_notice(self) -> None:
+    def _on_notice(self, what: str) -> None:
         """A signal came: the job ends. On this rank, perhaps on this one alone."""
         if self._crew is not None:
             self._crew.notice()
-        self._started.notice()
+        self._started.notice(what)
 
     def _tell(self, event: Event) -> None:
         if self._listener is None:

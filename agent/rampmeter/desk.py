@@ -18,8 +18,9 @@ from rampmeter.core.pacer import Action, Governance, Pacer, PacerState
 from rampmeter.events import CoordinatorHeard, Event, RateChanged, SaveHeldBack, StateChanged
 from rampmeter.figures import Figures
 from rampmeter.flow import Flow, Permit
-from rampmeter.joblog import log_given_up, log_held_back, log_plan, log_reachable, log_saved
+from rampmeter.joblog import log_given_up, log_goes_on, log_held_back, log_plan, log_reachable, log_saved
 from rampmeter.layout import Claim
+from rampmeter.parting import Parting
 from rampmeter.preflight.lookout import HANGS, Look
 from rampmeter.preflight.shortage import Shortage
 from rampmeter.reading.counter import ReadCounter
@@ -82,8 +83,7 @@ class Desk:
         self._last_state = pacer.state
         self._reachable: bool | None = None
         self._claim_checked_s = float("-inf")
-        self._noticed_s: float | None = None
-        self._hurried = False
+        self.parting = Parting(speech.settings.notice_s, clock)
         self._last_given_up: GivenUp | None = None
 
     # -- said by training and flush threads --------------------------------------------------------------------
@@ -118,6 +118,8 @@ class Desk:
             self._on_event(telling.save_ended(report, self._pacer.governance, now_s))
             self._pacer.set_own_period(own_period_s(self._speech.figures))
             self._pacer.ended(now_s, committed=report.committed)
+            if self._pacer.notice is None:
+                self.parting.save_over(report)
             self._flow = None
             self.advance()
         self._poke()
@@ -143,10 +145,9 @@ class Desk:
                 self._pacer.forgotten()
         self._poke()
 
-    def notice(self) -> None:
+    def notice(self, what: str = "a notice") -> None:
         """The job is about to be ended: save soon. Takes no lock, for it may be called inside a signal handler."""
-        if self._noticed_s is None:
-            self._noticed_s = self._clock.now()
+        self.parting.announced(what)
         self._poke()
 
     def looked(self, found: Shortage | None) -> None:
@@ -214,7 +215,7 @@ class Desk:
             self._note_state(now_s)
             self.wants_snapshot = self._pacer.wants_snapshot and not self.stopped
             self._carry_rate(now_s)
-            leaving = self._noticed_s is not None
+            leaving = self.parting.is_announced
             self._reads.carry(now_s, leaving=leaving, saving=self._pacer.holds_snapshot)
             self._rereads.carry(now_s, leaving=leaving)
             self._confirm()
@@ -312,10 +313,9 @@ class Desk:
         return self._flow is not None and self._pacer.governance in _WITHOUT_LEASE
 
     def _hurry_if_noticed(self, now_s: float) -> None:
-        if self._noticed_s is None or self._hurried:
-            return
-        self._hurried = True
-        self._pacer.hurry(now_s, deadline_at_s=self._noticed_s + self._speech.settings.notice_s)
+        ends_at_s = self.parting.begins(is_saving=self._pacer.holds_snapshot)
+        if ends_at_s is not None:
+            self._pacer.hurry(now_s, deadline_at_s=ends_at_s)
 
     def _look_if_due(self, now_s: float) -> None:
         if self._look is not None and self._pacer.wants_look(now_s):
@@ -327,6 +327,8 @@ class Desk:
         """A save that lacks something is told of once, and counts as failed once, however long it is late."""
         before, self._held_back = self._held_back, found
         self._pacer.look_first.cleared |= found is None
+        if found is None and before is not None:
+            log_goes_on(before)
         if found is None or (before is not None and before.reason is found.reason):
             return
         if before is None:
@@ -342,7 +344,9 @@ class Desk:
         self._last_given_up = given_up
         if self._flow is not None:
             self._flow.abort(given_up.reason)
-        self.ends_unsaved |= given_up.reason is not GiveUp.MAKE_ROOM
+        if given_up.reason is not GiveUp.MAKE_ROOM:
+            self.ends_unsaved = True
+            self.parting.given_up()
         log_given_up(given_up, self._speech.figures.num_bytes)
         self._on_event(telling.save_given_up(given_up, now_s))
 

@@ -38,6 +38,9 @@ _MEANINGS = {
 }
 
 
+_LONGEST_LINE = 300
+
+
 def reason_of(error: BaseException) -> FailReason:
     """The word for what stopped a save."""
     if isinstance(error, CommitError):
@@ -52,6 +55,12 @@ def reason_of(error: BaseException) -> FailReason:
     if isinstance(error, OSError) and error.errno is not None:
         return _OF_ERRNO.get(error.errno, FailReason.UNKNOWN)
     return FailReason.UNKNOWN
+
+
+def in_one_line(error: BaseException) -> str:
+    """What an error says, where torch and others say a hundred lines: the first one, and not without end."""
+    line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..."
 
 
 def meaning(reason: FailReason) -> str:

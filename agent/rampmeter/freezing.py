@@ -5,16 +5,19 @@ from typing import Any
 
 import torch
 
-from rampmeter.core.errors import ConfigError
+from rampmeter.savable import blaming
 
 
 def freeze(key: str, content: Any) -> bytes:
-    """The value as bytes, tensors included. ConfigError names the part that cannot be pickled."""
+    """The value as bytes, tensors included. ConfigError names what of it cannot be pickled."""
+    with blaming(content, pickled, cannot_be="pickled", at=key):
+        return pickled(content)
+
+
+def pickled(content: Any) -> bytes:
+    """The same without a name: whatever pickling raises."""
     buffer = io.BytesIO()
-    try:
-        torch.save(content, buffer)
-    except Exception as error:
-        raise ConfigError(f"state[{key!r}] cannot be saved: {error}") from error
+    torch.save(content, buffer)
     return buffer.getvalue()
 
 

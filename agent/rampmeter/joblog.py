@@ -58,6 +58,11 @@ def log_held_back(shortage: Shortage) -> None:
     )
 
 
+def log_goes_on(shortage: Shortage) -> None:
+    """What held it back is gone."""
+    _log.warning("the checkpoint that was held back (%s) is asked for now", shortage.reason)
+
+
 def log_plan(plan: Plan, wish_s: float | None) -> None:
     """The interval has changed, and why. `wish_s` is the interval_max_s of the job."""
     _log.info("next checkpoints every %s: %s", format_duration(plan.interval_s), _why(plan, wish_s))

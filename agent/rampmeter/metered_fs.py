@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from rampmeter.gathering import GatheringStream
 from rampmeter.hashing import HashedFile
 from rampmeter.layout import METADATA_NAME
 from rampmeter.stream import MeteredStream
@@ -51,15 +52,16 @@ class MeteredFileSystem:
             raise
 
     @contextlib.contextmanager
-    def _metered_stream(self, path: str | os.PathLike[str]) -> Iterator[MeteredStream]:
+    def _metered_stream(self, path: str | os.PathLike[str]) -> Iterator[GatheringStream]:
         name = PurePath(path).name
         with self._opened(path, whole=_is_metadata(name)) as inner:
-            stream = MeteredStream(
+            metered = MeteredStream(
                 inner,
                 throttle=_unpaced() if _is_metadata(name) else self._throttle,
                 on_first_write=_nothing if _is_metadata(name) else self._announce,
                 on_error=self._note_error,
             )
+            stream = GatheringStream(metered)
             with _without_torch_crc():
                 yield stream
             file = stream.finish(name)

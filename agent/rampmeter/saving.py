@@ -121,6 +121,10 @@ class Saver:
         if self._route.is_for(content):
             self._route.warm_up()
 
+    def hurry(self) -> None:
+        """The job is about to end: no save waits for a process that is not there. Takes no lock."""
+        self._route.hurry()
+
     def beside(self) -> Beside:
         """What the other ranks should know of a process that writes for this one."""
         return self._route.beside
@@ -247,6 +251,19 @@ class Saver:
         content = self._snapshot(parts, save.name.step)
         if self._goes_beside(content, save.together):
             return self._start_beside(save, record, content)
+        upload = dcp.start_save(
+            content,
+            **self._tools(save, record),
+            stager=self._stager,
+            process_group=self._rank.group(),
+            single_process=save.together is None,
+            before=partial(self._before_flush, save),
+        )
+        save.stage_s = self._stager.last_stage_s
+        return upload
+
+    def _tools(self, save: Save, record: SaveRecord) -> dict[str, Any]:
+        """What a thread of this process writes with."""
         writer = dcp.metered_writer(
             self._root.directory(save.name),
             throttle=save.throttle,
@@ -256,19 +273,12 @@ class Saver:
             writer_class=self._writer_class,
             max_streams=save.max_streams,
         )
-        upload = dcp.start_save(
-            content,
-            writer=writer,
-            planner=dcp.CheckedSavePlanner(
-                check=self._check_finite, with_norms=record.norm_limit is not None
-            ),
-            stager=self._stager,
-            process_group=self._rank.group(),
-            single_process=save.together is None,
-            before=partial(self._before_flush, save),
-        )
-        save.stage_s = self._stager.last_stage_s
-        return upload
+        planner = dcp.CheckedSavePlanner(check=self._check_finite, with_norms=record.norm_limit is not None)
+        return {"writer": writer, "planner": planner}
+
+    def _write_here(self, save: Save, record: SaveRecord, content: dict[str, Any]) -> None:
+        self._before_flush(save)
+        dcp.save_here(content, single_process=True, **self._tools(save, record))
 
     def _norm_limit(self, parts: Mapping[str, Any]) -> NormLimit | None:
         """Optimizers are not compared: their moments follow the gradients, which rightly change tenfold."""
@@ -291,6 +301,7 @@ class Saver:
             throttle=save.throttle,
             on_first_byte=partial(self._note_first_byte, save),
             on_committed=partial(self._note_committed, save),
+            write_here=partial(self._write_here, save, record),
             company=Company(course, save.counters) if isinstance(course, CourseTogether) else None,
         )
 

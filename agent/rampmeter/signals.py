@@ -24,7 +24,7 @@ _installed: "weakref.WeakSet[NoticeSignals]" = weakref.WeakSet()
 class NoticeSignals:
     """Installed from the main thread only; elsewhere signals cannot be handled and that is logged."""
 
-    def __init__(self, on_notice: Callable[[], None]) -> None:
+    def __init__(self, on_notice: Callable[[str], None]) -> None:
         self._on_notice = on_notice
         self._before: dict[signal.Signals, Any] = {}
 
@@ -48,7 +48,7 @@ class NoticeSignals:
         _installed.discard(self)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        self._on_notice()
+        self._on_notice(signal.Signals(number).name)
         before = self._before.get(signal.Signals(number))
         if callable(before):
             before(number, frame)

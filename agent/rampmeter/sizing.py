@@ -8,6 +8,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from rampmeter import dcp
+from rampmeter.savable import asking, flaw_of
 from rampmeter.state import State, resolve
 
 
@@ -27,8 +28,10 @@ def staged_bytes(state: State) -> int:
 
 
 def _tensors(state: State) -> Iterator[torch.Tensor]:
-    for value in resolve(state).values():
-        yield from _tensors_of(value)
+    """Those that no checkpoint can hold are left out: the first save says so."""
+    for key, value in resolve(state).items():
+        with asking(key, value):
+            yield from (tensor for tensor in _tensors_of(value) if flaw_of(tensor) is None)
 
 
 def _tensors_of(value: Any) -> Iterator[torch.Tensor]:

@@ -21,6 +21,7 @@ from rampmeter.core.errors import ConfigError
 from rampmeter.fitting import FOLDED, is_folded
 from rampmeter.freezing import freeze
 from rampmeter.rng import capture_rng
+from rampmeter.savable import asking, blaming, refuse_flaws, walking
 from rampmeter.statekeys import FROZEN, LEAD, OWN, RESERVED, RNG, rank_key
 
 State: TypeAlias = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
@@ -55,27 +56,46 @@ def snapshot(state: State, *, step: int, rank: int = 0, world_size: int = 1) -> 
     """
     assert rank < world_size, f"rank {rank} of {world_size}"
     parts = resolve(state)
-    result: dict[str, Any] = {}
-    frozen: dict[str, bytes] = {}
-    own: dict[str, bytes] = {}
-    lead: list[Path] = []
+    taken = _Taken(rank=rank, world_size=world_size)
     for key, value in parts.items():
-        content = content_of(key, value, parts)
+        with asking(key, value):
+            content = content_of(key, value, parts)
+        with walking(key):
+            taken.take(key, value, content)
+    return {**taken.result, RESERVED: _own_parts(step, rank, taken.frozen, taken.own, taken.lead)}
+
+
+class _Taken:
+    """What is taken of one part after the other."""
+
+    def __init__(self, *, rank: int, world_size: int) -> None:
+        self.result: dict[str, Any] = {}
+        self.frozen: dict[str, bytes] = {}
+        self.own: dict[str, bytes] = {}
+        self.lead: list[Path] = []
+        self._is_first = rank == 0
+        self._is_alone = world_size == 1
+
+    def take(self, key: str, value: Any, content: Any) -> None:
+        """Take one part of the state."""
         _refuse_folded(key, value, content)
-        copied = own_copy(key, value, content) if world_size > 1 else None
+        copied = None if self._is_alone else own_copy(key, value, content)
         if copied is not None:
-            own[key] = copied
+            self.own[key] = copied
         elif _survives_flattening(content):
-            if rank == 0 or is_split(value, content):
-                result[key] = _copy_values(key, content)
-            if world_size > 1:
-                lead += lead_paths(key, value, content)
+            self._take_flat(key, value, content)
         else:
             _refuse_sharded(key, content)
-            if rank == 0:
-                frozen[key] = freeze(key, content)
-    result[RESERVED] = _own_parts(step, rank, frozen, own, lead)
-    return result
+            if self._is_first:
+                self.frozen[key] = freeze(key, content)
+
+    def _take_flat(self, key: str, value: Any, content: Any) -> None:
+        refuse_flaws(key, content)
+        if self._is_first or is_split(value, content):
+            with blaming(content, copy.deepcopy, cannot_be="copied", at=key):
+                self.result[key] = _copy_values(content)
+        if not self._is_alone:
+            self.lead += lead_paths(key, value, content)
 
 
 def _own_parts(
@@ -103,11 +123,15 @@ def _refuse_folded(key: str, value: Any, content: Any) -> None:
     """What is restored in place must be something that can be written into. Other objects take care of themselves."""
     if isinstance(value, dcp.Stateful) and not isinstance(value, nn.Module):
         return
-    for tensor in tensors_in(content):
-        if is_folded(tensor):
-            raise ConfigError(
-                f"state[{key!r}] holds a tensor of shape {list(tensor.shape)} that no restore could fill: {FOLDED}"
-            )
+    refuse_flaws(key, content, _fold_of)
+
+
+def _fold_of(tensor: torch.Tensor) -> str | None:
+    return (
+        f"of shape {list(tensor.shape)} could be filled by no restore: {FOLDED}"
+        if is_folded(tensor)
+        else None
+    )
 
 
 def has_data_position(state: Mapping[str, Any]) -> bool:
@@ -189,18 +213,15 @@ def _has_containers(values: list[Any]) -> bool:
     return any(isinstance(value, Mapping | list | torch.Tensor) for value in values)
 
 
-def _copy_values(key: str, content: Any) -> Any:
+def _copy_values(content: Any) -> Any:
     """The same structure with tensors as they are and all other leaves copied."""
     if isinstance(content, Mapping):
-        return {name: _copy_values(key, value) for name, value in content.items()}
+        return {name: _copy_values(value) for name, value in content.items()}
     if isinstance(content, list) and _has_containers(content):
-        return [_copy_values(key, value) for value in content]
+        return [_copy_values(value) for value in content]
     if isinstance(content, torch.Tensor):
         return dcp.without_view_bits(content)
-    try:
-        return copy.deepcopy(content)
-    except Exception as error:
-        raise ConfigError(f"state[{key!r}] holds a {type(content).__name__} that cannot be copied") from error
+    return copy.deepcopy(content)
 
 
 def assign(target: Any, value: Any, *, keeps_tensors: bool = False) -> Any:

@@ -87,6 +87,8 @@ class Taking:
                 "the save in flight was abandoned: it took more than %.0f s, or storage hangs", limit_s
             )
         self._settled.wait(settle_limit_s)
+        if self.voice is not None:
+            self.voice.desk.parting.closing()
         if self._janitor is not None:
             self._janitor.close(settle_limit_s)
         if self._rereader is not None:
@@ -126,11 +128,12 @@ class Taking:
         """A newer attempt has taken over, as far as this process knows alone."""
         return self.voice is not None and self.voice.desk.stopped
 
-    def notice(self) -> None:
-        """The job was told that it ends. Takes no lock, for it may be called inside a signal handler."""
+    def notice(self, what: str) -> None:
+        """`what` has told the job that it ends. Takes no lock, for it may be called inside a signal handler."""
         self.is_noticed = True
+        self._saver.hurry()
         if self.voice is not None:
-            self.voice.desk.notice()
+            self.voice.desk.notice(what)
 
     def wish(self) -> Wish | None:
         """Rank 0, asked by the team: what all ranks should do."""
@@ -142,7 +145,7 @@ class Taking:
             return stop_wish(REPLACED if desk.stopped else PREEMPTED)
         if not desk.wants_snapshot or self._crew is None:
             return None
-        way = self._crew.way()
+        way = self._crew.way(in_a_hurry=self.is_noticed)
         return None if way is None else save_wish(self.voice.claim.number, desk.max_streams, way)
 
     def all_ready(self, num_bytes: int) -> None:

@@ -112,6 +112,24 @@ def test_torch_crc_is_off_inside_only(tmp_path: Path, monkeypatch: pytest.Monkey
     assert torch.serialization.get_crc32_options()
 
 
+def test_many_small_tensors_are_metered_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch writes each in forty pieces; what a save pays, hashes and counts one by one goes by its bytes."""
+    taken: list[int] = []
+    write = MeteredStream.write
+
+    def counted(self: MeteredStream, data: Any) -> int:
+        taken.append(len(data))
+        return write(self, data)
+
+    monkeypatch.setattr(MeteredStream, "write", counted)
+    state = {f"t{number}": torch.full((4,), float(number)) for number in range(300)}
+    _write(tmp_path / "c", state, Sink())
+    assert len(taken) <= sum(taken) / 65536 + 3
+    found = {name: torch.zeros(4) for name in state}
+    plain.load(found, checkpoint_id=tmp_path / "c", no_dist=True)
+    assert all(torch.equal(found[name], tensor) for name, tensor in state.items())
+
+
 def test_existing_checkpoints_are_never_overwritten(tmp_path: Path) -> None:
     """A second save into the same directory is refused and leaves the first as it was."""
     _write(tmp_path / "c", {"t": torch.ones(10)}, Sink())

@@ -82,7 +82,8 @@ def test_a_save_that_will_not_fit_ends_the_wish_and_lets_training_stop(caplog):
     assert [(e.reason, e.left_s, e.fits_bytes) for e in told(scene)] == [
         (GiveUp.WILL_NOT_FIT, 29.0, 4_000_000)
     ]
-    (line,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    announced, line = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert announced.startswith("a notice: the job ends in 30 s")
     for part in ("announced end in 29 s", "room for 4 MB of 9 MB", "RAMPMETER_NOTICE_S"):
         assert part in line
 

@@ -100,3 +100,17 @@ def test_a_look_that_does_not_come_back_is_a_reason_itself(scene: Any, looks: Lo
     assert held_back(scene) == [FailReason.ETIMEDOUT]
     looks.tell(None)
     assert scene.desk.advance() is Action.ASK
+
+
+def test_the_end_of_what_held_a_save_back_is_told_once(
+    scene: Any, looks: Looks, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At the level of the warning: whoever has read the one reads the other."""
+    with caplog.at_level(logging.WARNING, logger="rampmeter"):
+        for found in (FULL, FULL, None, None):
+            scene.desk.advance()
+            looks.tell(found)
+            scene.clock.advance(15.0)
+    assert [record.message for record in caplog.records][1:] == [
+        "the checkpoint that was held back (enospc) is asked for now"
+    ]

@@ -27,7 +27,7 @@ def test_an_urgent_request_that_nobody_answered_is_said_anew(serve: Any, tmp_pat
     with rampmeter.Checkpointer(tmp_path, coordinator=url, interval_min_s=1000.0, notice_s=60.0) as ckpt:
         ckpt.step(1, run.state)
         wait_for(lambda: any(path == "jobs/register" for path, _ in server.said), what="the registration")
-        ckpt._on_notice()
+        ckpt._on_notice("SIGTERM")
         wait_for(lambda: ckpt.should_stop, what="the word to stop")
         assert ckpt.last_save is None
     first, second = server.slots()

@@ -53,7 +53,7 @@ def test_a_jump_is_refused_and_what_comes_after_it_is_measured_by_the_last_commi
     assert [report.reason for report in reports] == [None, None, jump, jump, jump, None, jump]
     assert recorded(root, reports[5]) == {"w": pytest.approx(150.0)}
     assert root.step_names() == root.committed_steps()
-    said = [record.getMessage() for record in caplog.records if "norm_jump" in record.getMessage()]
+    said = [record.getMessage() for record in caplog.records if "not saved (norm_jump" in record.getMessage()]
     assert len(said) == 4
     for part in ("step 3 was not saved", "state['w'] is 160 and was 39 in step 2", "larger max_norm_ratio"):
         assert part in said[0], part

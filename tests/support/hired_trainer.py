@@ -17,6 +17,7 @@ from rampmeter.daemon.mode import Mode
 from rampmeter.layout import Root
 from rampmeter.saving import Saver
 from rampmeter.throttle import Throttle
+from support.hanging_writer import HangsInClose, hangs_under
 from support.hired import CLOCK, GATE, Desk, HeldBeforeCommit
 from support.waiting import wait_for
 
@@ -53,9 +54,11 @@ def have_it_written(job):
     until_s = None
     if "rate" in job:
         throttle = Throttle()
-        kind = HeldBeforeCommit if job.get("gate") else None
+        kind = HeldBeforeCommit if job.get("gate") else HangsInClose if job.get("hangs") else None
         desk.begin(1, make_state(), throttle, writer_class=kind)
         until_s = give_rate(job, throttle, desk.first_bytes)
+    if job.get("hangs"):
+        wait_for(lambda: hangs_under(Path(job["root"])), what="the hang")
     tell("there", pid=os.getpid(), writer=guardian.pid, until_s=until_s)
 
 

@@ -15,11 +15,14 @@ from typing import Any
 import torch
 
 from rampmeter import dcp
+from rampmeter.belonging import tensors_in
 from rampmeter.core.clock import Clock
 from rampmeter.core.errors import ConfigError
 from rampmeter.daemon.records import new_memory
+from rampmeter.savable import blaming, flaw_of
 
 _ALIGNED_BYTES = 64
+_INSTEAD = "tensors with plain memory of their own can"
 _versions = itertools.count(1)
 
 
@@ -67,11 +70,20 @@ class Arena:
 
     def why_not(self, state: Mapping[str, Any]) -> str | None:
         """What in a snapshot cannot stand here; None if all can."""
+        if all(dcp.is_plain(tensor) and flaw_of(tensor) is None for tensor in tensors_in(state)):
+            return None  # without a layout, which costs as much as the staging that follows
         try:
-            _Layout(self._places).place(state)
+            self._layout(state)
         except ConfigError as error:
             return str(error)
         return None
+
+    def _layout(self, state: Mapping[str, Any]) -> "tuple[_Layout, dict[str, Any]]":
+        """Where everything goes. ConfigError names what cannot stand here."""
+        layout = _Layout(self._places)
+        alone = _Layout(self._places)
+        with blaming(state, alone.place, cannot_be="shared with a process that writes", instead=_INSTEAD):
+            return layout, {key: layout.place(value) for key, value in state.items()}
 
     def stage(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """The same structure with `Placed` for each tensor, all of which are copied when this returns.
@@ -79,14 +91,19 @@ class Arena:
         ConfigError for a tensor that cannot be shared; OSError if there is not enough memory.
         """
         begun_s = self._clock.now()
-        layout = _Layout(self._places)
-        placed = {key: layout.place(value) for key, value in state.items()}
+        layout, placed = self._layout(state)
         self._make_room(layout.num_bytes)
         assert self._bytes is not None
         for begin, content in layout.to_copy:
             self._bytes[begin : begin + len(content)].copy_(content)
         self.last_stage_s = self._clock.now() - begun_s
         return placed
+
+    def here(self, placed: dict[str, Any]) -> dict[str, Any]:
+        """What was staged, for a thread of this process: it looks into the same memory."""
+        assert self._bytes is not None
+        found: dict[str, Any] = unpacked(placed, self._bytes)
+        return found
 
     def _make_room(self, num_bytes: int) -> None:
         if self._bytes is not None and num_bytes <= self.num_bytes:

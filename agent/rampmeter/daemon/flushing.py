@@ -5,6 +5,7 @@ committed, unless a newer attempt has claimed the root. What has no lease and no
 """
 
 import os
+import resource
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,15 +17,13 @@ from rampmeter.core.clock import Clock
 from rampmeter.core.errors import LeaseLost
 from rampmeter.course import Course
 from rampmeter.daemon.cell import Cell, CellReader
+from rampmeter.daemon.orphan import Orphan
 from rampmeter.daemon.parcel import Order
 from rampmeter.daemon.tidings import LOOK_S, Stage, Tidings, TidingsCell
 from rampmeter.flushed import flush_record
 from rampmeter.layout import Root
 from rampmeter.manifest import KeyNorm
 from rampmeter.throttle import FlowCounters, Throttle
-
-_ORPHAN_LIMIT_S = 2.0
-"""How long an orphan without a right to write may hang in the storage before it ends itself."""
 
 
 class Pulse:
@@ -40,7 +39,7 @@ class Pulse:
         self._clock = clock
         self._lock = threading.Lock()
         self._told = Tidings(number=number)
-        self._stopped_s: float | None = None
+        self._orphan = Orphan(clock.now())
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="rampmeter-pulse", daemon=True)
 
@@ -73,19 +72,27 @@ class Pulse:
 
     def _turn(self) -> None:
         now_s = self._clock.now()
+        may_write = True
         try:
             self._follower.look(now_s)
         except LeaseLost:
-            self._stopped_s = now_s if self._stopped_s is None else self._stopped_s
-            self._end_if_stuck(now_s)
+            may_write = False
+        self._end_if_stuck(now_s, may_write=may_write)
         self.tell(followed=self._follower.followed)
 
-    def _end_if_stuck(self, now_s: float) -> None:
+    def _end_if_stuck(self, now_s: float, *, may_write: bool) -> None:
         """A call into the storage may never come back, and nobody is left who would end this process."""
         steering = self._steering.read()
-        is_orphan = steering is not None and not steering.trainer_lives
-        if is_orphan and self._stopped_s is not None and now_s >= self._stopped_s + _ORPHAN_LIMIT_S:
+        if steering is None or steering.trainer_lives:
+            self._orphan.has_a_trainer(now_s)
+        elif self._orphan.is_stuck(now_s, _work_of_others_s(), may_write=may_write):
             os._exit(1)
+
+
+def _work_of_others_s() -> float:
+    """CPU time of all threads but the calling one."""
+    everybody, caller = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_THREAD)
+    return everybody.ru_utime + everybody.ru_stime - caller.ru_utime - caller.ru_stime
 
 
 class Flush:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rampmeter.core.clock import Clock
-from rampmeter.core.errors import CommitError, LeaseLost
+from rampmeter.core.errors import CommitError, ConfigError, LeaseLost, RampmeterError
 from rampmeter.core.messages import FailReason
 from rampmeter.daemon.arena import Arena
 from rampmeter.daemon.flow import RemoteFlow
@@ -29,6 +29,10 @@ START_LIMIT_S = 120.0
 END_LIMIT_S = 2.0
 _MOST_LOSSES = 2
 _TURN_S = 0.25
+
+
+class NoWriterYet(RampmeterError):
+    """A save that is in a hurry does not wait for the process that would write it."""
 
 
 class LostAtCommit(CommitError):
@@ -52,6 +56,8 @@ class Guardian:
         *,
         on_given_up: Callable[[str], None] = _warn,
     ) -> None:
+        self.is_hurried = False
+        """The job is about to end: a save of a single rank waits for no writer, but raises NoWriterYet."""
         self._group = 0
         self._clock = clock
         self._hire = hire
@@ -102,9 +108,9 @@ class Guardian:
         """Have a save made and wait for its end; `order` is asked with its number, when the writer is there.
 
         `throttle` steers it from here on, `company` are the other ranks if there are any. Raises CommitError with the
-        reason for which there is no checkpoint, or LeaseLost if it was aborted before it began.
+        reason for which there is no checkpoint, LeaseLost if it was aborted before it began, or NoWriterYet.
         """
-        writer = self._ready_writer(throttle)
+        writer = self._ready_writer(throttle, may_hurry=company is None)
         self._last_number += 1
         flow = RemoteFlow(self._last_number, writer.steering, writer.tidings)
         throttle.lend(flow)
@@ -118,7 +124,7 @@ class Guardian:
             raise self._lost(FailReason.WRITER_LOST, str(error), flow, company) from error
         except Hanging as error:
             raise self._lost(error.trouble.reason, error.trouble.detail, flow, company) from error
-        except CommitError:
+        except (CommitError, ConfigError):  # the latter of a state that could not be handed over
             raise
         except BaseException:
             self._replace("was left alone with a save")  # it would answer the next order with this one's end
@@ -148,7 +154,7 @@ class Guardian:
 
     # -- a save ------------------------------------------------------------------------------------------------
 
-    def _ready_writer(self, throttle: Throttle) -> HiredWriter:
+    def _ready_writer(self, throttle: Throttle, *, may_hurry: bool) -> HiredWriter:
         """The writer, once it has started; one that was ended between two saves costs none of them."""
         writer = self._writer
         if writer is not None and not writer.is_alive:
@@ -159,6 +165,8 @@ class Guardian:
                 raise CommitError(detail, reason=FailReason.WRITER_LOST)
             if throttle.abort_reason is not None:
                 raise LeaseLost(throttle.abort_reason)
+            if self.is_hurried and may_hurry:
+                raise NoWriterYet("the process that writes checkpoints is not there yet")
             self.warm_up()
             self._clock.sleep(LOOK_S)
         return self._writer

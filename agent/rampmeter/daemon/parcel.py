@@ -4,18 +4,17 @@ Values that are no tensors travel as bytes that nobody unpacks on the way: what 
 the writer never imports, can be in a state like anything else.
 """
 
-import io
 import pickle
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from rampmeter.commit import SaveRecord
 from rampmeter.core.messages import FailReason, Fence
 from rampmeter.daemon.arena import Placed, Sharded, Wrapped
 from rampmeter.dcp import Sealed
+from rampmeter.freezing import pickled
+from rampmeter.savable import blaming
 from rampmeter.statekeys import LEAD, RESERVED
 from rampmeter.throttle import FlowCounters
 from rampmeter.together import Party
@@ -91,11 +90,16 @@ class Met:
 
 
 def sealed_state(placed: dict[str, Any]) -> dict[str, Any]:
-    """A whole snapshot, `sealed`; what only the planner reads stays as it is."""
+    """A whole snapshot, `sealed`; what only the planner reads stays as it is.
+
+    ConfigError names what cannot be pickled.
+    """
     ours = placed.get(RESERVED, {})
     lead = {LEAD: ours[LEAD]} if LEAD in ours else {}
     without = {RESERVED: {key: value for key, value in ours.items() if key != LEAD}} if ours else {}
-    found: dict[str, Any] = sealed({**placed, **without})
+    parts = {**placed, **without}
+    with blaming(parts, pickled, cannot_be="pickled"):
+        found: dict[str, Any] = sealed(parts)
     return {**found, RESERVED: {**found[RESERVED], **lead}} if ours else found
 
 
@@ -107,9 +111,7 @@ def sealed(placed: Any) -> Any:
         return [sealed(item) for item in placed]
     if isinstance(placed, Placed | Wrapped | Sharded) or type(placed) in _PLAIN:
         return placed
-    buffer = io.BytesIO()
-    torch.save(placed, buffer)
-    return Sealed(buffer.getvalue())
+    return Sealed(pickled(placed))
 
 
 def _holds_parts(values: list[Any]) -> bool:

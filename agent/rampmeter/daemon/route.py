@@ -16,7 +16,7 @@ from rampmeter.core.errors import CommitError, ConfigError
 from rampmeter.core.messages import FailReason
 from rampmeter.daemon.arena import Arena, host_bytes, num_tensors
 from rampmeter.daemon.following import Company
-from rampmeter.daemon.guardian import Guardian, LostAtCommit
+from rampmeter.daemon.guardian import Guardian, LostAtCommit, NoWriterYet
 from rampmeter.daemon.mode import Mode, chosen
 from rampmeter.daemon.parcel import Order
 from rampmeter.flushthread import in_thread_of_its_own
@@ -92,6 +92,10 @@ class ProcessRoute:
         told = self._beside if obstacle is None else replace(self._beside, obstacle=as_line(obstacle))
         return replace(told, group=self._guardian.group)
 
+    def hurry(self) -> None:
+        """The job is about to end. Takes no lock."""
+        self._guardian.is_hurried = True
+
     def warm_up(self) -> None:
         """Have a writer started if there is none."""
         self._guardian.warm_up()
@@ -130,16 +134,24 @@ class ProcessRoute:
         throttle: Throttle,
         on_first_byte: Callable[[int], None],
         on_committed: Callable[[], None],
+        write_here: Callable[[dict[str, Any]], None],
         company: Company | None = None,
     ) -> "Future[None]":
         """Have what was staged written; the future fails with what stopped it. All else happens in another thread.
 
         `order` is asked there, with the number of the save. `on_committed` is called before the future is done, also
-        where the writer was lost at its last word: FileNotFoundError says that there is no checkpoint.
+        where the writer was lost at its last word: FileNotFoundError says that there is no checkpoint. `write_here`
+        writes and commits a snapshot in the calling thread: one in a hurry does not wait for a process.
         """
-        return in_thread_of_its_own(
-            lambda: self._save(placed, order, throttle, on_first_byte, on_committed, company=company)
-        )
+
+        def save() -> None:
+            try:
+                self._save(placed, order, throttle, on_first_byte, on_committed, company=company)
+            except NoWriterYet:
+                _log.info("a save in a hurry is written in a thread: the process for it is not there yet")
+                write_here(self._arena.here(placed))
+
+        return in_thread_of_its_own(save)
 
     def _save(
         self,

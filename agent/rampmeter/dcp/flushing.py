@@ -5,6 +5,7 @@ from concurrent.futures import Future as ThreadFuture
 from typing import Any
 
 import torch
+from torch.distributed.checkpoint._state_dict_stager import StateDictStager
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.planner import SavePlanner
@@ -15,6 +16,9 @@ from rampmeter.core.clock import Clock
 from rampmeter.core.errors import LeaseLost, RankFailed
 from rampmeter.core.messages import FailReason
 from rampmeter.flushthread import in_thread_of_its_own
+from rampmeter.savable import blaming
+
+_PLAIN_PARTS = "save what it is made of as plain tensors"
 
 
 class ReusedStager(DefaultStager):
@@ -35,9 +39,14 @@ class ReusedStager(DefaultStager):
 
     def stage(self, state_dict: dict[str, Any], **kwargs: Any) -> Any:
         before_s = self._clock.now()
-        staged = super().stage(state_dict, **kwargs)
+        with blaming(state_dict, _stage_alone, cannot_be="copied", instead=_PLAIN_PARTS):
+            staged = super().stage(state_dict, **kwargs)
         self.last_stage_s = self._clock.now() - before_s
         return staged
+
+
+def _stage_alone(value: Any) -> object:
+    return StateDictStager().stage({"value": value})
 
 
 def start_save(

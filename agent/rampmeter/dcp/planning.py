@@ -19,8 +19,10 @@ from torch.distributed.tensor import DTensor
 from rampmeter.core.errors import ConfigError
 from rampmeter.dcp.standins import Sealed
 from rampmeter.finite import check_finite
+from rampmeter.freezing import pickled
 from rampmeter.manifest import KeyNorm
 from rampmeter.norms import joined
+from rampmeter.savable import blaming
 from rampmeter.statekeys import FROZEN, LEAD, OWN, RESERVED
 from rampmeter.tensornorm import norm_of
 
@@ -57,7 +59,12 @@ class CheckedSavePlanner(DefaultSavePlanner):
         self._lead = frozenset(own.pop(LEAD, ()))
         if own:
             state_dict = {**state_dict, RESERVED: own}
-        super().set_up_planner(state_dict, storage_meta, is_coordinator)
+        try:
+            super().set_up_planner(state_dict, storage_meta, is_coordinator)
+        except ValueError as error:  # the only thing that torch says: "duplicated flatten key a.b"
+            raise ConfigError(
+                f"two values of the state come out under one name ({error}): rename one"
+            ) from error
 
     def create_local_plan(self) -> SavePlan:
         plan = super().create_local_plan()
@@ -73,7 +80,8 @@ class CheckedSavePlanner(DefaultSavePlanner):
     def transform_object(self, write_item: WriteItem, object: Any) -> Any:  # noqa: A002 - as it is called by torch
         if isinstance(object, Sealed):
             return io.BytesIO(object.content)
-        return super().transform_object(write_item, object)
+        with blaming(object, pickled, cannot_be="pickled", at=write_item.index.fqn):
+            return super().transform_object(write_item, object)
 
     def _marked(self, item: WriteItem) -> WriteItem:
         path = cast("dict[str, tuple[Any, ...]]", self.mappings).get(item.index.fqn)

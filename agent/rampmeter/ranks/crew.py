@@ -194,10 +194,10 @@ class Crew:
             port=store.port,
         )
 
-    def way(self) -> Way | None:
+    def way(self, *, in_a_hurry: bool = False) -> Way | None:
         """Rank 0: how all ranks should write the next save; None before that is known.
 
-        What keeps processes from it is told once.
+        What keeps processes from it is told once. In a hurry those are not waited for that may still be starting.
         """
         assert self._team.conductor is not None
         told = self._team.conductor.beside
@@ -208,7 +208,8 @@ class Crew:
                 "on all ranks saves are written in a thread of training, not in a process beside it: %s",
                 obstacle,
             )
-        return way_of(told, self.rank.num_ranks)
+        way = way_of(told, self.rank.num_ranks)
+        return Way.THREAD if in_a_hurry and way is Way.PROCESS_ANEW else way
 
 
 def save_wish(attempt: int, max_streams: int | None, way: Way = Way.THREAD) -> Wish:

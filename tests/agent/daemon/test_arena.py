@@ -210,3 +210,19 @@ def test_host_memory_is_counted_where_all_is_in_it() -> None:
     ten, part = torch.zeros(10), torch.zeros(100)[:5]
     assert host_bytes({"a": ten, "b": [part, {"c": ten.half()}], "n": 5}) == 40 + 20 + 20
     assert host_bytes({"a": ten, "b": [torch.zeros(10, device="meta")]}) == 0
+
+
+def test_the_question_whether_a_state_can_stand_here_lays_nothing_out(
+    arena: Arena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked before each staging, on the training thread: with 100,000 tensors that would be half of the stall."""
+
+    def place(_self: object, _value: object) -> None:
+        raise AssertionError("laid out")
+
+    state = {
+        "t": {f"k{number}": torch.ones(2) for number in range(3)},
+        "v": [1, torch.nn.Parameter(torch.ones(1))],
+    }
+    monkeypatch.setattr("rampmeter.daemon.arena._Layout.place", place)
+    assert arena.why_not(state) is None

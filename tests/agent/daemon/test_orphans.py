@@ -67,6 +67,11 @@ def test_an_orphan_that_hangs_in_the_storage_ends_itself(trainers: Trainers, tmp
     )
 
 
+def test_an_orphan_that_hangs_without_a_lease_ends_itself(trainers: Trainers) -> None:
+    """Where no coordinator is its right to write has no end, and nobody else would end it."""
+    assert killed(trainers, rate=None, hangs=True, limit_s=10.0) == []
+
+
 def test_a_stopped_trainer_lets_nothing_out_after_its_lease(trainers: Trainers) -> None:
     """The deadline stands in the cell: the writer needs nobody to tell it."""
     trainer, writer = trainers.start(rate=MIB, until_bytes=MIB, lease_s=2.5)

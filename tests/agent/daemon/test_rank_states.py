@@ -112,3 +112,24 @@ answer = [ckpt.last_save.committed, ckpt.last_save.reason]
     answers = ranks.answers(2, tmp_path, text, mode="process")
     assert answers == [[False, "bad_state"]] * 2
     assert Root(tmp_path).committed_steps() == []
+
+
+@pytest.mark.parametrize("mode", ["thread", "process"])
+def test_what_one_rank_cannot_save_is_named_on_all(ranks: Ranks, tmp_path: Path, mode: str) -> None:
+    """The rank and the place of what is wrong, and the same word for it; training goes on."""
+    text = """
+import time, rampmeter, torch
+with rampmeter.Checkpointer(root.path, mode=mode, interval_max_s=0.01, seed=1) as ckpt:
+    cfg = {f"of rank {rank}": (lambda: 1) if rank == 1 else 1}
+    while ckpt.last_save is None:
+        time.sleep(0.001)
+        ckpt.step(1, {"t": torch.ones(3), "cfg": cfg})
+    torch.distributed.barrier(group)  # whoever leaves has failed for that, too
+answer = ckpt.last_save.reason
+"""
+    outcomes = ranks.run(2, tmp_path, text, mode=mode)
+    assert [outcome.get("answer") for outcome in outcomes] == ["bad_state"] * 2, outcomes
+    told = [next(said for said in outcome["log"] if "was not saved" in said) for outcome in outcomes]
+    assert "rank 1 failed" in told[0]
+    for said in told:
+        assert "cfg.of rank 1 is of type function and cannot be pickled" in said

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from rampmeter.core.errors import ConfigError
 from rampmeter.daemon.guardian import Guardian
 from rampmeter.layout import Root
 from rampmeter.throttle import Throttle
@@ -23,6 +24,17 @@ def test_values_that_are_not_finite_cost_no_byte(desk: Desk, guardian: Guardian)
     assert (throttle.counters().done_bytes, desk.first_bytes) == (0, [])
     pid = guardian.pid
     assert desk.begin(2, {"t": torch.tensor(float("inf"))}, check_finite=False).result(LIMIT_S)
+    assert guardian.pid == pid
+
+
+def test_what_cannot_be_handed_over_costs_no_writer(desk: Desk, guardian: Guardian) -> None:
+    """A lambda in the state is told by its place; the process had no part in it, and makes the next save."""
+    desk.begin(1, LARGE).result(LIMIT_S)
+    pid = guardian.pid
+    error = desk.begin(2, {"t": torch.ones(2), "cfg": {"f": lambda: 1}}).exception(LIMIT_S)
+    assert isinstance(error, ConfigError)
+    assert str(error).startswith("cfg.f is of type function and cannot be pickled")
+    desk.begin(3, LARGE).result(LIMIT_S)
     assert guardian.pid == pid
 
 

@@ -116,6 +116,16 @@ def test_what_keeps_processes_from_writing_is_told_once(caplog: pytest.LogCaptur
     assert crew.way() is Way.PROCESS_ANEW
 
 
+def test_in_a_hurry_no_rank_waits_for_a_process_that_may_not_be_there() -> None:
+    """Those that have met are there; whoever was replaced since has not."""
+    met = Beside(is_known=True, is_wished=True, group=3)
+    team: Any = Team(None)
+    crew = crew_of(Group(), team)
+    for second, way in ((met, Way.PROCESS), (replace(met, group=0), Way.THREAD)):
+        team.conductor = Conductor(met, second)
+        assert crew.way(in_a_hurry=True) is way
+
+
 @pytest.mark.parametrize(("way", "group"), [(Way.PROCESS, None), (Way.PROCESS_ANEW, 3)])
 def test_a_new_group_of_writers_has_the_number_of_its_save(way: Way, group: int | None) -> None:
     """No group had it before, and all ranks know it; nothing is made on the training thread."""

@@ -113,7 +113,7 @@ def test_the_end_of_the_job_waits_for_nothing_of_it(serve, tmp_path, notice):
         reads = lambda: [ask for ask in said(server, "slots") if ask["background"]]  # noqa: E731
         job.train_until(reads, "the slot in the background")
         if notice:
-            job.ckpt._on_notice()
+            job.ckpt._on_notice("SIGTERM")
             job.train_until(lambda: job.ckpt.should_stop, "the save before the end")
         begun_s = clock.now()
     assert clock.now() - begun_s < 10.0
