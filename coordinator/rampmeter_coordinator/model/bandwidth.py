@@ -8,6 +8,7 @@ from rampmeter.core.messages import Kind
 from rampmeter_coordinator.model import counting
 from rampmeter_coordinator.model.capacity import Capacity
 from rampmeter_coordinator.model.pool import SILENT_SHARE, PoolConfig
+from rampmeter_coordinator.model.progress import Progress
 from rampmeter_coordinator.model.records import Job
 
 SMALLEST_ROOM = 0.001
@@ -24,6 +25,8 @@ class Bandwidth:
         self.live: dict[str, Job] = {}
         """Whoever holds a lease, in the order of the grants. Changed by `hold` and `let_go` only."""
         self._held: dict[Kind, dict[str, Job]] = {lane: {} for lane in Kind}
+        self.last_ended: dict[Kind, Progress] = {}
+        """Of each lane the newest lease that was released after bytes; forgotten on a restart, which cuts nobody."""
         self.waiting: dict[str, Job] = {}
         self.with_old_shares: dict[str, Job] = {}
         self.unsettled = True

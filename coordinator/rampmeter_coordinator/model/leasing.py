@@ -19,7 +19,7 @@ from rampmeter_coordinator.model.answering import Answering
 from rampmeter_coordinator.model.holding import Holding
 from rampmeter_coordinator.model.particulars import Turn
 from rampmeter_coordinator.model.pool import HOLD_RENEWAL_S, HOLD_SLOT_S
-from rampmeter_coordinator.model.progress import Verdict
+from rampmeter_coordinator.model.progress import Progress, Verdict
 from rampmeter_coordinator.model.queueing import Queueing
 from rampmeter_coordinator.model.rates import Rates
 from rampmeter_coordinator.model.records import Held, Job, Lease, Waiter, turn_of
@@ -122,6 +122,7 @@ class Leasing:
     def learn(self, job: Job, lease: Lease, request: Renew | Release, now_s: float) -> None:
         """What the writer did since its last report: how far it is, and what that says about the storage."""
         state, pace = self._state, lease.achieved_bytes_per_s
+        goes_on = lease.goes_on
         is_absurd = estimates.is_absurd_report(job, lease, request, now_s)
         report = reporting.since_last(lease, request, now_s)
         if is_absurd:
@@ -129,6 +130,8 @@ class Leasing:
             estimates.doubt(job, job.turn.save if job.turn else None)
             state.count("absurd")
             return
+        if isinstance(request, Release):
+            self._note_ended(lease, request, goes_on, now_s)
         if abs(lease.achieved_bytes_per_s - pace) > NEW_PACE * pace:
             self._foresee_anew()
         if report is None or state.config.lane(lease.kind) is not Kind.WRITE or not state.enforces(job):
@@ -138,6 +141,12 @@ class Leasing:
         if state.capacity.reported(job.uid, report, now_s, silent_bytes_per_s=unheard):
             self._hear_the_others(job, now_s)
         state.unsettled |= before != (state.capacity.cap_bytes_per_s, state.capacity.slow_maximum(job.uid))
+
+    def _note_ended(self, lease: Lease, request: Release, goes_on: bool, now_s: float) -> None:
+        """Short saves are over before the next renewal of one that stands still: they are remembered for it."""
+        lease.progress.ended(request.done_bytes, lease.granted_s, now_s, goes_on=goes_on)
+        if lease.progress.moved_s is not None:
+            self._state.last_ended[self._state.config.lane(lease.kind)] = lease.progress
 
     def _hear_the_others(self, job: Job, now_s: float) -> None:
         """Answer all renewals that are held: who is answered reports again at once."""
@@ -158,15 +167,21 @@ class Leasing:
             num_bytes=lease.num_bytes,
             bytes_per_s=rate,
             now_s=now_s,
-            others=(
-                other.lease.progress
-                for other in self._state.holders(lane)
-                if other is not job and other.lease is not None and counting.leased(other, now_s)
-            ),
+            others=self._others(job, lane, lease.progress.seen_s, now_s),
         )
         self._state.unsettled |= was_cut != lease.progress.is_cut
         committing = lease.num_bytes is not None and request.done_bytes >= lease.num_bytes
         return verdict is Verdict.REVOKED and not committing
+
+    def _others(self, job: Job, lane: Kind, since_s: float | None, now_s: float) -> list[Progress]:
+        """Those that hold a rate of the lane, and the newest that ended since: whoever stands still is not that one."""
+        found = [
+            other.lease.progress
+            for other in self._state.holders(lane)
+            if other is not job and other.lease is not None and counting.leased(other, now_s)
+        ]
+        ended = self._state.last_ended.get(lane)
+        return [*found, ended] if ended is not None and ended.ended_after(since_s) else found
 
     def confirmed(self, job: Job, ack: int, now_s: float) -> None:
         """The agent has applied the answer to `ack` last; a lease that it therefore does not hold is over."""

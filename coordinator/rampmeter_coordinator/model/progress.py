@@ -70,7 +70,7 @@ class Progress:
 
         done_bytes    the agent's total; num_bytes: of the whole save, None = unknown
         bytes_per_s   the rate in force since the last renewal
-        others        the progress of the pool's other leases that have a rate
+        others        the progress of the pool's other leases that have a rate, and of what ended since the last renewal
         """
         since_s, self.seen_s = self.seen_s, now_s
         if done_bytes > self.done_bytes or since_s is None:
@@ -112,6 +112,19 @@ class Progress:
         if self.moved_s is None or self.moved_from_s is None:
             return False
         return self.moved_s >= since_s and (stopped_s is None or self.moved_from_s >= stopped_s)
+
+    def ended(self, done_bytes: int, granted_s: float, now_s: float, *, goes_on: bool) -> None:
+        """The lease is released with this total: bytes went after its last renewal, or after its grant.
+
+        goes_on   the save began under an earlier lease and nothing was heard since: its bytes may all be older
+        """
+        if done_bytes > self.done_bytes and not (goes_on and self.seen_s is None):
+            self.moved_from_s = granted_s if self.seen_s is None else self.seen_s
+            self.moved_s = now_s
+
+    def ended_after(self, since_s: float | None) -> bool:
+        """A lease that is over says something of the time after `since_s`."""
+        return self.moved_s is not None and since_s is not None and self.moved_s >= since_s
 
     def maximum(self, ceiling_bytes_per_s: int) -> int | None:
         """What a writer without progress may still use; None = no limit."""

@@ -1,6 +1,6 @@
 """Writers that stand still, on the ledger: their rate, who has the rest, and when the lease is taken back."""
 
-from rampmeter.core.messages import Gone, GoneReason, Grant, RateReason
+from rampmeter.core.messages import Gone, GoneReason, Grant, Outcome, RateReason
 from rampmeter_coordinator.model.pool import PoolConfig
 from support.desk import Desk, Talker
 
@@ -84,3 +84,33 @@ def test_the_lease_of_a_hung_writer_is_taken_back() -> None:
 def test_a_save_whose_bytes_are_all_written_is_left_to_commit() -> None:
     """However long that takes: a tail is no missing progress."""
     assert Pair(done_bytes=10 * GB, num_bytes=10 * GB).until_gone(600.0) == float("inf")
+
+
+def test_short_saves_of_others_show_that_the_storage_works() -> None:
+    """Each begins and ends between two renewals of the hung one: its lease is taken back all the same."""
+    assert 60.0 <= _gone_beside_short_saves(num_bytes=10**11) <= 60.0 + 4 * STEP_S
+
+
+def test_short_saves_that_wrote_nothing_show_nothing() -> None:
+    """All of them fail: it is the storage."""
+    assert _gone_beside_short_saves(num_bytes=0) == float("inf")
+
+
+def _gone_beside_short_saves(num_bytes: int, limit_s: float = 200.0) -> float:
+    """Seconds until the lease of a hung writer is taken back; another job saves so much between its renewals."""
+    desk = Desk(POOL)
+    hung, other = desk.writer(1, 0.0, max_bytes_per_s=HALF, num_bytes=100 * GB), desk.known(2, 0.0)
+    now_s = 0.0
+    while now_s < limit_s:
+        hung.hear()
+        if isinstance(hung.last, Gone):
+            return now_s
+        hung.renew(now_s, done_bytes=10 * GB)
+        other.ask(now_s + 1.0, ready_in_s=0.0)
+        assert isinstance(other.hear(), Grant)
+        other.ready(now_s + 1.0)
+        outcome = Outcome.COMMITTED if num_bytes else Outcome.FAILED
+        other.release(now_s + 3.5, outcome, done_bytes=num_bytes)
+        now_s += STEP_S
+        desk.tick(now_s)
+    return float("inf")

@@ -189,3 +189,20 @@ def test_a_restart_of_the_clock_starts_anew() -> None:
         done_bytes=5 * GB, num_bytes=None, bytes_per_s=GB, now_s=3.0, others=[Progress(moved_s=2.0)]
     )
     assert verdict is Verdict.MOVES
+
+
+def test_a_lease_that_ended_wrote_after_its_grant_or_its_last_renewal() -> None:
+    """What was under way when another stopped shows nothing of the time after it."""
+    short, renewed = Progress(), Progress()
+    short.ended(GB, granted_s=10.0, now_s=13.0, goes_on=False)
+    assert (short.moved_since(9.0, since_s=12.0), short.moved_since(11.0, since_s=12.0)) == (True, False)
+    renewed.renewed(done_bytes=GB, num_bytes=None, bytes_per_s=GB, now_s=12.0, others=[])
+    renewed.ended(2 * GB, granted_s=5.0, now_s=13.0, goes_on=False)
+    assert renewed.moved_since(11.0, since_s=12.0)
+
+
+def test_bytes_of_an_earlier_lease_are_not_those_of_one_that_ended() -> None:
+    """It went on with a save, and was released before it was heard of."""
+    progress = Progress()
+    progress.ended(GB, granted_s=10.0, now_s=13.0, goes_on=True)
+    assert not progress.moved_since(9.0, since_s=12.0)
