@@ -96,6 +96,20 @@ def test_short_saves_that_wrote_nothing_show_nothing() -> None:
     assert _gone_beside_short_saves(num_bytes=0) == float("inf")
 
 
+def test_a_save_that_is_long_over_is_nobody_beside_a_hung_writer() -> None:
+    """Alone it is cut, so that somebody else may try."""
+    desk = Desk(POOL)
+    other = desk.writer(2, 0.0, num_bytes=GB)
+    other.release(1.0)
+    hung = desk.writer(1, 2.0, max_bytes_per_s=HALF, num_bytes=100 * GB)
+    for number in range(6):
+        now_s = 3.0 + number * STEP_S
+        desk.tick(now_s)
+        hung.hear()
+        hung.renew(now_s, done_bytes=10 * GB)
+    assert desk.rates(now_s) == {1: GB}
+
+
 def _gone_beside_short_saves(num_bytes: int, limit_s: float = 200.0) -> float:
     """Seconds until the lease of a hung writer is taken back; another job saves so much between its renewals."""
     desk = Desk(POOL)

@@ -206,3 +206,11 @@ def test_bytes_of_an_earlier_lease_are_not_those_of_one_that_ended() -> None:
     progress = Progress()
     progress.ended(GB, granted_s=10.0, now_s=13.0, goes_on=True)
     assert not progress.moved_since(9.0, since_s=12.0)
+
+
+def test_a_lease_that_ended_without_a_new_byte_shows_nothing() -> None:
+    """Its save failed: perhaps on the same storage."""
+    progress = Progress()
+    progress.renewed(done_bytes=GB, num_bytes=None, bytes_per_s=GB, now_s=10.0, others=[])
+    progress.ended(GB, granted_s=5.0, now_s=13.0, goes_on=False)
+    assert not progress.moved_since(9.0, since_s=12.0)
