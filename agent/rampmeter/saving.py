@@ -18,6 +18,7 @@ from rampmeter.aftermath import Aftermath
 from rampmeter.commit import SaveRecord, WrittenFile, commit
 from rampmeter.completeness import Completeness
 from rampmeter.core.clock import Clock, SystemClock
+from rampmeter.core.errors import CommitError
 from rampmeter.core.messages import FailReason, Fence
 from rampmeter.daemon.following import Company
 from rampmeter.daemon.mode import Mode
@@ -25,7 +26,7 @@ from rampmeter.daemon.parcel import Order
 from rampmeter.daemon.route import ProcessRoute
 from rampmeter.failing import reason_of
 from rampmeter.flushed import flush_record
-from rampmeter.flushthread import wait_while_it_moves
+from rampmeter.flushthread import HUNG_S
 from rampmeter.inflight import Save
 from rampmeter.layout import Claim, Root, StepName
 from rampmeter.manifest import Extras, KeyNorm, read_manifest
@@ -33,6 +34,7 @@ from rampmeter.norms import NormLimit
 from rampmeter.provenance import Provenance
 from rampmeter.ranks.words import Beside
 from rampmeter.report import SaveReport
+from rampmeter.standstill import moves, watch_over
 from rampmeter.state import State, has_data_position, resolve, snapshot
 from rampmeter.throttle import Throttle
 from rampmeter.together import CourseTogether, Rank, Together
@@ -219,17 +221,10 @@ class Saver:
         save = self._current
         finished = True
         if save is not None:
-            wait = partial(
-                wait_while_it_moves,
-                save.result,
-                partial(save.pulse, self._clock),
-                is_in_storage=lambda: save.throttle.is_in_storage,
-                clock=self._clock,
-            )
-            finished = wait(limit_s)
+            finished = moves(save.result, save, self._clock, limit_s=limit_s, hung_s=HUNG_S)
             if not finished:
                 save.throttle.abort("closing")
-                wait(_ABORT_LIMIT_S, hung_s=_HUNG_ABORT_S)
+                moves(save.result, save, self._clock, limit_s=_ABORT_LIMIT_S, hung_s=_HUNG_ABORT_S)
         self._stager.close()
         self._route.close(hangs=not finished)
         return finished
@@ -260,6 +255,7 @@ class Saver:
             before=partial(self._before_flush, save),
         )
         save.stage_s = self._stager.last_stage_s
+        watch_over(upload, save, self._clock, partial(self._hangs, save))
         return upload
 
     def _tools(self, save: Save, record: SaveRecord) -> dict[str, Any]:
@@ -332,6 +328,13 @@ class Saver:
         """A flush that runs at once would take the interpreter lock from training, which is about to go on."""
         save.begun.wait(_ABORT_LIMIT_S if save.together is None else None)
         save.course.begin()
+
+    def _hangs(self, save: Save, why: str) -> None:
+        """The storage holds the flush, for as long as it likes; neither the lease nor the other ranks wait for it."""
+        error = CommitError(why, reason=FailReason.NO_PROGRESS)
+        save.course.failed(error)
+        save.throttle.abort(FailReason.NO_PROGRESS)
+        self._aftermath.tell(save, error)
 
     def _failed_early(self, save: Save, error: BaseException) -> None:
         """One rank has failed: what all ranks still say to each other may take long, and no lease waits for it."""

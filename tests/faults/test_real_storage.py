@@ -33,6 +33,9 @@ STATE_BYTES = 24_000_000
 CAPACITY = {"RAMPMETER_CAPACITY": "10MB/s"}
 """A flush of 3 s at the budget: time enough to get into its middle."""
 
+STANDSTILL_S = 6.0
+"""Of the two minutes for which a writer may stand still."""
+
 RELEASED_WITHIN_S = 1.0
 SLACK_S = 0.5
 """For a machine on which other tests run: a chunk that is still waited for, and the looks of the observer."""
@@ -251,10 +254,10 @@ def test_a_device_that_reports_errors(scene: Scene, tmp_path: Path, call: str) -
 
 
 @contextmanager
-def shared_scene(where: Path, coordinator: Coordinator, name: str) -> Iterator[Scene]:
+def shared_scene(where: Path, coordinator: Coordinator, name: str, **options: Any) -> Iterator[Scene]:
     """A job on the mount."""
     root, log = where / "mount" / name, where / "log"
-    with observed(root, coordinator.url, STATE_BYTES, log) as job:
+    with observed(root, coordinator.url, STATE_BYTES, log, **options) as job:
         yield Scene(job=job, root=root, coordinator=coordinator, log=log, disk=None)
 
 
@@ -289,3 +292,27 @@ def test_a_mount_that_hangs(tmp_path: Path, coordinator: Coordinator, remount: R
         saved = job.wait("SaveEnded", since=since)
         assert saved["reason"] is None
     assert (restored_step(scene.root, STATE_BYTES) or 0) >= saved["step"]
+
+
+@needs_fuse
+@pytest.mark.parametrize("mode", ["thread", "process"])
+def test_a_mount_that_hangs_for_too_long(
+    tmp_path: Path, coordinator: Coordinator, remount: Remount, mode: str
+) -> None:
+    """The save is given up while its writer is still in the kernel; none is begun before the mount is back."""
+    server = remount()
+    with (
+        shared_scene(tmp_path, coordinator, f"still-{mode}", mode=mode, standstill_s=STANDSTILL_S) as scene,
+        story(scene, "no_progress") as writing,
+    ):
+        job, since = scene.job, scene.job.mark
+        writing.fails_when(lambda: job.all("SaveEnded", since))
+        server.send_signal(signal.SIGSTOP)
+        try:
+            job.wait("SaveEnded", since=since)
+            over = job.mark
+            job.wait_for_steps(60)
+            assert not job.all("SaveStarted", over)
+            assert not job.all("SaveEnded", over)
+        finally:
+            server.send_signal(signal.SIGCONT)

@@ -22,6 +22,7 @@ from support.waiting import wait_for
 STEP_S = 0.05
 KEEP = 2
 TESTS = Path(__file__).resolve().parents[1]
+_STANDSTILL = "OBSERVED_STANDSTILL_S"
 Event = dict[str, Any]
 
 
@@ -96,11 +97,18 @@ def _shards(root: Path) -> list[Path]:
 
 @contextmanager
 def observed(
-    root: Path, url: str, num_bytes: int, log: Path, mode: str = "thread", full: Path | None = None
+    root: Path,
+    url: str,
+    num_bytes: int,
+    log: Path,
+    mode: str = "thread",
+    full: Path | None = None,
+    standstill_s: float | None = None,
 ) -> Iterator[ObservedJob]:
     """A job that trains under `root` until the end of the block, and then ends by itself with exit code 0.
 
-    While the file `full` is there its storage has no room.
+    While the file `full` is there its storage has no room. A writer that hangs for `standstill_s` is given up; None =
+    as the product does.
     """
     command = [sys.executable, "-m", "support.observed_training", str(root), url, str(num_bytes), str(log)]
     command += [mode] if full is None else [mode, str(full)]
@@ -110,7 +118,7 @@ def observed(
         stdout=subprocess.PIPE,
         text=True,
         cwd=TESTS,
-        env=without_settings(),
+        env=without_settings() | ({} if standstill_s is None else {_STANDSTILL: str(standstill_s)}),
     )
     job = ObservedJob(process)
     try:
@@ -147,10 +155,12 @@ def _main(root: str, url: str, num_bytes: str, log: str, mode: str, full: str | 
 
     from rampmeter import Checkpointer  # noqa: PLC0415
     from rampmeter.core.clock import SystemClock  # noqa: PLC0415
+    from rampmeter.daemon import watch  # noqa: PLC0415
     from support.full_writer import FULL, FullWriter  # noqa: PLC0415
 
     logging.basicConfig(filename=log, level=logging.INFO, format="%(asctime)s %(message)s")
     torch.set_num_threads(1)
+    watch.STANDSTILL_S = float(os.environ.get(_STANDSTILL, watch.STANDSTILL_S))
     state, ended, clock = _state(int(num_bytes)), threading.Event(), SystemClock()
     threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
     options: dict[str, Any] = {"coordinator": url, "num_gpus": 8, "interval_max_s": 1.0, "keep": KEEP}

@@ -187,8 +187,7 @@ def mapped(descriptor: int, num_bytes: int) -> torch.Tensor:
 def unpacked(placed: Any, arena: torch.Tensor) -> Any:
     """What `stage` was given, with tensors that look into the arena."""
     if isinstance(placed, Placed):
-        empty = torch.empty(0, dtype=placed.dtype)
-        return empty.set_(arena.untyped_storage(), placed.offset, placed.size, placed.stride)
+        return _window(placed, arena)
     if isinstance(placed, Sharded):
         return dcp.ShardPart.of(unpacked(placed.local, arena), placed.place)
     if isinstance(placed, Wrapped):
@@ -199,6 +198,19 @@ def unpacked(placed: Any, arena: torch.Tensor) -> Any:
     if isinstance(placed, list):
         return [unpacked(item, arena) for item in placed]
     return placed
+
+
+def _window(placed: Placed, arena: torch.Tensor) -> torch.Tensor:
+    """The tensor, with a storage that ends where it ends: torch copies what has more behind it before it writes it."""
+    empty = torch.empty(0, dtype=placed.dtype)
+    reach = (
+        0
+        if 0 in placed.size
+        else 1 + sum((n - 1) * step for n, step in zip(placed.size, placed.stride, strict=True))
+    )
+    begin = placed.offset * empty.element_size()
+    storage = arena.untyped_storage()[begin : begin + reach * empty.element_size()]
+    return empty.set_(storage, 0, placed.size, placed.stride)
 
 
 def num_tensors(value: Any) -> int:
