@@ -226,3 +226,14 @@ def test_the_question_whether_a_state_can_stand_here_lays_nothing_out(
     }
     monkeypatch.setattr("rampmeter.daemon.arena._Layout.place", place)
     assert arena.why_not(state) is None
+
+
+def test_no_tensor_has_more_behind_it_than_itself(arena: Arena) -> None:
+    """Torch would copy it before it writes it: in the writer that was as much memory again, and all its page faults."""
+    table = torch.arange(24.0).reshape(4, 6)
+    found = seen(
+        arena, {"odd": torch.ones(3, dtype=torch.uint8), "t": table, "part": table[1:3], "none": table[:0]}
+    )
+    for key, tensor in found.items():
+        assert tensor.untyped_storage().nbytes() == tensor.nbytes, key
+    assert torch.equal(found["part"], table[1:3])
