@@ -223,7 +223,7 @@ def num_tensors(value: Any) -> int:
 
 
 def host_bytes(value: Any) -> int:
-    """The bytes of a snapshot's tensors on this rank; 0 if one of them is not in the memory of the host."""
+    """The bytes of a snapshot's tensors on this rank; 0 if one of them is not plain memory of the host."""
     sizes = list(_host_sizes(value))
     return 0 if None in sizes else sum(size for size in sizes if size is not None)
 
@@ -233,7 +233,8 @@ def _host_sizes(value: Any) -> Iterator[int | None]:
         with torch.no_grad():
             value = value.to_local()
     if isinstance(value, torch.Tensor):
-        yield value.nbytes if value.device.type == "cpu" else None
+        is_here = dcp.is_plain(value) and value.device.type == "cpu" and flaw_of(value) is None
+        yield value.nbytes if is_here else None
     elif isinstance(value, (Mapping, list)):
         for item in value.values() if isinstance(value, Mapping) else value:
             yield from _host_sizes(item)

@@ -17,7 +17,7 @@ from rampmeter.core.messages import FailReason
 from rampmeter.daemon.arena import Arena, host_bytes, num_tensors
 from rampmeter.daemon.following import Company
 from rampmeter.daemon.guardian import Guardian, LostAtCommit, NoWriterYet
-from rampmeter.daemon.mode import Mode, chosen
+from rampmeter.daemon.mode import MOST_IN_A_THREAD, Mode, chosen
 from rampmeter.daemon.parcel import Order
 from rampmeter.flushthread import in_thread_of_its_own
 from rampmeter.ranks.words import Beside, as_line
@@ -55,8 +55,10 @@ class ProcessRoute:
 
     def is_for(self, state: Mapping[str, Any]) -> bool:
         """Whether this snapshot goes this way, if this process alone is asked."""
-        size = {"num_tensors": num_tensors(state), "host_bytes": host_bytes(state)}
-        is_wished = chosen(self._wish, **size, obstacle=None) is Mode.PROCESS
+        count = num_tensors(state)
+        size_bytes = host_bytes(state) if count <= MOST_IN_A_THREAD else 0  # training waits for this
+        way = chosen(self._wish, num_tensors=count, host_bytes=size_bytes, obstacle=None)
+        is_wished = way is Mode.PROCESS
         obstacle = self._obstacle(state) if is_wished or not self._is_alone else None
         self._beside = Beside(is_known=True, is_wished=is_wished, obstacle=as_line(obstacle or ""))
         if is_wished and obstacle is not None and self._is_alone and self._guardian.is_usable:

@@ -206,10 +206,15 @@ def test_tensors_are_counted_as_they_will_be_saved() -> None:
 
 
 def test_host_memory_is_counted_where_all_is_in_it() -> None:
-    """A part of a larger tensor counts as that part. One tensor on a device, and it is not the host's alone."""
+    """A part of a larger tensor counts as that part. One that is elsewhere or odd, and it is not the host's alone."""
     ten, part = torch.zeros(10), torch.zeros(100)[:5]
     assert host_bytes({"a": ten, "b": [part, {"c": ten.half()}], "n": 5}) == 40 + 20 + 20
-    assert host_bytes({"a": ten, "b": [torch.zeros(10, device="meta")]}) == 0
+    for odd in (
+        torch.zeros(10, device="meta"),
+        torch.eye(3).to_sparse(),
+        torch.nested.nested_tensor([ten, part]),
+    ):
+        assert host_bytes({"a": ten, "b": [odd]}) == 0
 
 
 def test_the_question_whether_a_state_can_stand_here_lays_nothing_out(
