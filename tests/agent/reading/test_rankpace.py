@@ -181,7 +181,8 @@ def begin(flow):
 answer = paced()
 """)
     assert first["said"].startswith("KeyboardInterrupt")
-    assert second["said"] == "RestoreError: it was interrupted (rank 0)"
+    assert second["said"].startswith("RestoreError: step 1 (")
+    assert second["said"].endswith("cannot be loaded: it was interrupted (rank 0)")
     assert max(first["took_s"], second["took_s"]) < 5.0
     assert first["desk"][1:] == [0], "the beats were over before"
 
