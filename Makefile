@@ -31,7 +31,7 @@ soak: $(call STAMP,dev)  ## a million random events, a million of the state mach
 
 chaos: $(call STAMP,dev) debian-packages  ## processes, ranks of a job and Redis servers killed and frozen, about 25 minutes
 	cd tests && PYTHONPATH=. ../$(PY) failover/chaos.py
-	C59_SAVES=50 $(PY) -m pytest -q tests/cases/test_ranks.py -k c59
+	C57_PACE=1 C59_SAVES=50 $(PY) -m pytest -q tests/cases/test_ranks.py -k "c57 or c59"
 
 debian-packages:  ## the real servers that tests use (as root; otherwise those tests skip)
 	@sh tests/install-debian-packages.sh

@@ -77,6 +77,9 @@ def keeps_its_pace(job: Job, rank: int) -> bool:
     return len(found) >= NUM_FLIGHTS and statistics.median(found) >= 0.8
 
 
+@pytest.mark.skipif(
+    "C57_PACE" not in os.environ, reason="it takes a machine for itself: `make chaos` has one"
+)
 def test_c57_training_keeps_its_pace_while_four_ranks_write(
     start: Callable[..., Job], root: Root, tmp_path: Path
 ) -> None:
