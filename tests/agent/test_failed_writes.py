@@ -159,7 +159,7 @@ def test_a_removal_that_hangs_does_not_hold_the_end_up(
         goes_on.wait(LIMIT_S)
 
     monkeypatch.setattr(aftermath, "remove_tree", hang)
-    monkeypatch.setitem(saving.wait_while_it_moves.__kwdefaults__, "hung_s", 1.0)
+    monkeypatch.setattr(saving, "HUNG_S", 1.0)
     throttle = Throttle()
     throttle.set_rate(None)
     saver = make_saver(writer_class=troubled("open", "__0_0.distcp"))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from rampmeter.flushthread import HUNG_S
 from rampmeter.layout import Root
 from support.case_state import loaded
 from support.forked import Nursery
@@ -16,9 +17,9 @@ HANGING = """
 import atexit, os, pathlib, signal, sys, time
 import torch
 import rampmeter
-from rampmeter.flushthread import wait_while_it_moves
+from rampmeter import saving
 from support.hanging_writer import HUNG, {writer}, hangs_under
-wait_while_it_moves.__kwdefaults__.update({patience})
+saving.HUNG_S = {hung_s}
 def mark(word):
     os.write(1, f"{{word}} {{time.monotonic()}}\\n".encode())
 atexit.register(mark, "gone")  # the first that is registered is the last that is called: ours have all come to an end
@@ -45,8 +46,8 @@ def gone_in_time(root: Root, programs: Nursery, end: str, exit_code: int, **more
     """
     real = end in ("pass", TOLD) or more.get("mode") == "process"  # once of each kind is enough
     given = {"start": WITH, "mode": "thread", "writer": "HangingWriter"} | more
-    patience = {} if real else {"hung_s": 1.0}
-    text = HANGING.format(root=str(root.path), num_values=NUM_VALUES, end=end, patience=patience, **given)
+    hung_s = HUNG_S if real else 1.0
+    text = HANGING.format(root=str(root.path), num_values=NUM_VALUES, end=end, hung_s=hung_s, **given)
     program = programs.start(text)
     try:
         assert program.wait() == exit_code

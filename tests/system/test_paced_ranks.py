@@ -217,7 +217,9 @@ def test_a_rank_that_is_killed_in_mid_restore_ends_it_on_the_other(
             lambda: not leases(coordinator), what="the end of the lease", limit_s=12.0 if gone == 0 else 5.0
         )
         job.end()
-    assert error.startswith("RestoreError: the ranks of this job lost each other: ")
+    assert re.match(
+        r"RestoreError: step \d+ \(.*\) cannot be loaded: the ranks of this job lost each other: ", error
+    )
     assert (job.codes()[gone], job.codes()[other]) == (-signal.SIGKILL, 2)
 
 
@@ -283,9 +285,8 @@ def test_a_rank_that_is_gone_in_mid_restore_is_named_and_the_next_start_restores
         assert job.codes() == [2 if rank != ill or number is signal.SIGSTOP else -number for rank in range(3)]
         assert not job.find("started")
     who = "rank 0 (is heard no more|has been silent)" if ill == 0 else f"rank {ill} has been silent"
-    assert all(
-        re.match(f"RestoreError: the ranks of this job lost each other: {who}", error) for error in errors
-    )
+    lost = rf"RestoreError: step {step} \(.*\) cannot be loaded: the ranks of this job lost each other: {who}"
+    assert all(re.match(lost, error) for error in errors), errors
     with serving(tmp_path, "--fresh", **pool("25MB/s")) as coordinator:
         options["coordinator"] = coordinator.url
         job = start(3, num_floats=NUM_FLOATS // 2, options=options, restores=True, limit_s=20.0)
