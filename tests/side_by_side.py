@@ -30,14 +30,14 @@ PARTS = (
         "timed",
         0,
         (
-            "tests/cases/test_endings.py",
-            "tests/cases/test_preemption.py",
             "tests/coordinator/test_redis_store.py",
             "tests/coordinator/test_stores.py",
             "tests/demo",
             "tests/failover",
             "tests/faults",
             "tests/system/test_shared_mount.py",
+            "tests/cases/test_endings.py",  # when those of the writers are over
+            "tests/cases/test_preemption.py",
         ),
     ),
     Part("writers", 0, ("tests/agent/daemon",)),
