@@ -15,7 +15,7 @@ from rampmeter.throttle import FlowCounters
 
 T = TypeVar("T")
 
-HUNG_S = 7.0
+HUNG_S = 6.0
 """So long without a byte, a sleep for the lease or a cycle of its own: a process that ends is gone within 10 s.
 
 Nobody who computes is in a call into the storage at each of so many looks.
