@@ -14,7 +14,7 @@ that are no more is not taken over. Of tensors in dicts of the state each of sev
 Pure decisions: nothing here reads a file or changes a state.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -25,12 +25,10 @@ from torch.optim import Optimizer
 
 from rampmeter import dcp
 from rampmeter.freezing import freeze
+from rampmeter.leaves import Path, leaves, tensors_in
 
 DATA_WORDS = ("loader", "sampler", "dataset", "data")
 _SMALL_BYTES = 1024 * 1024
-
-Path = tuple[Any, ...]
-"""Where something stands in the state dict: keys of dicts and indices of lists."""
 
 
 class Source(StrEnum):
@@ -133,30 +131,14 @@ def lead_paths(key: str, value: Any, content: Any) -> list[Path]:
         shared_out = {_place(parameter) for parameter in value.parameters() if dcp.is_plain(parameter)}
     return [
         (key, *path)
-        for path, tensor in _walk(content, ())
-        if dcp.is_plain(tensor) and _place(tensor) not in shared_out
+        for path, value in leaves(content)
+        if isinstance(value, torch.Tensor) and dcp.is_plain(value) and _place(value) not in shared_out
     ]
 
 
 def _place(tensor: torch.Tensor) -> int:
     """Where its memory begins: the same for a tensor and its detached alias."""
     return tensor.untyped_storage().data_ptr()
-
-
-def tensors_in(content: Any) -> Iterator[torch.Tensor]:
-    """All tensors in dicts, lists and tuples."""
-    return (tensor for _, tensor in _walk(content, ()))
-
-
-def _walk(content: Any, path: Path) -> Iterator[tuple[Path, torch.Tensor]]:
-    if isinstance(content, torch.Tensor):
-        yield path, content
-    elif isinstance(content, Mapping):
-        for key, value in content.items():
-            yield from _walk(value, (*path, key))
-    elif isinstance(content, list | tuple):
-        for index, value in enumerate(content):
-            yield from _walk(value, (*path, index))
 
 
 def _named(ranks: Iterable[int]) -> str:

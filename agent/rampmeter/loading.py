@@ -19,12 +19,13 @@ from torch import nn
 from torch.optim import Optimizer
 
 from rampmeter import dcp
-from rampmeter.belonging import Path, SavedParts, Source
+from rampmeter.belonging import SavedParts, Source
 from rampmeter.blocks import BlockMap, loads, share_out
 from rampmeter.core.errors import LeaseLost, RestoreError
 from rampmeter.fitting import check_content, check_item, check_optimizer
 from rampmeter.freezing import thaw
 from rampmeter.layout import METADATA_NAME
+from rampmeter.leaves import Path
 from rampmeter.ranks.peers import Peers
 from rampmeter.rng import apply_rng, check_rng
 from rampmeter.state import State, as_metadata_paths, assign, has_tensors, owner_of, resolve

@@ -5,13 +5,14 @@ state, and saves nothing.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
 from rampmeter.core.errors import ConfigError
 from rampmeter.failing import in_one_line
+from rampmeter.leaves import leaves
 
 Attempt = Callable[[Any], object]
 """Tries with one value what has failed with all of them."""
@@ -43,7 +44,7 @@ def flaw_of(tensor: torch.Tensor) -> str | None:
 
 def refuse_flaws(key: str, content: Any, flaw: Callable[[torch.Tensor], str | None] = flaw_of) -> None:
     """ConfigError names the first tensor that has one. Pays for names only where there is something to tell."""
-    for path, tensor in _leaves(content, (key,)):
+    for path, tensor in leaves(content, (key,)):
         if isinstance(tensor, torch.Tensor):
             found = flaw(tensor)
             if found is not None:
@@ -97,23 +98,12 @@ def blaming(
 
 
 def _culprit(content: Any, attempt: Attempt) -> tuple[tuple[Any, ...], Any, Exception] | None:
-    for path, value in _leaves(content, ()):
+    for path, value in leaves(content):
         try:
             attempt(value)
         except Exception as error:
             return path, value, error
     return None
-
-
-def _leaves(content: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    if isinstance(content, Mapping):
-        for key, value in content.items():
-            yield from _leaves(value, (*path, key))
-    elif isinstance(content, list | tuple):
-        for index, value in enumerate(content):
-            yield from _leaves(value, (*path, index))
-    else:
-        yield path, content
 
 
 def _name(path: tuple[Any, ...]) -> str:

@@ -8,6 +8,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from rampmeter import dcp
+from rampmeter.leaves import tensors_in
 from rampmeter.savable import asking, flaw_of
 from rampmeter.state import State, resolve
 
@@ -35,10 +36,6 @@ def _tensors(state: State) -> Iterator[torch.Tensor]:
 
 
 def _tensors_of(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, nn.Module):
-        yield from (item for item in value.state_dict().values() if isinstance(item, torch.Tensor))
-    elif isinstance(value, Optimizer):
-        for slots in value.state.values():
-            yield from (item for item in slots.values() if isinstance(item, torch.Tensor))
+    if isinstance(value, nn.Module):
+        return tensors_in(value.state_dict())
+    return tensors_in(value.state if isinstance(value, Optimizer) else value)

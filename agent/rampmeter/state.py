@@ -16,10 +16,11 @@ from torch import nn
 from torch.optim import Optimizer
 
 from rampmeter import dcp
-from rampmeter.belonging import Path, is_data_position, is_split, lead_paths, own_copy, tensors_in
+from rampmeter.belonging import is_data_position, is_split, lead_paths, own_copy
 from rampmeter.core.errors import ConfigError
 from rampmeter.fitting import FOLDED, is_folded
 from rampmeter.freezing import freeze
+from rampmeter.leaves import Path, tensors_in
 from rampmeter.rng import capture_rng
 from rampmeter.savable import asking, blaming, refuse_flaws, walking
 from rampmeter.statekeys import FROZEN, LEAD, OWN, RESERVED, RNG, rank_key

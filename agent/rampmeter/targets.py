@@ -12,9 +12,9 @@ from torch import nn
 from torch.optim import Optimizer
 
 from rampmeter import dcp
-from rampmeter.belonging import Path
 from rampmeter.core.errors import RestoreError
 from rampmeter.fitting import check_item
+from rampmeter.leaves import Path
 from rampmeter.state import has_tensors, owner_of
 
 _MAX_NAMED = 5

@@ -20,6 +20,12 @@ def test_a_process_that_is_alone_stages_what_it_saves() -> None:
     assert tensor_bytes(state) == staged_bytes(state) == 6 * 40 + 8 + 14
 
 
+def test_tensors_count_wherever_they_stand() -> None:
+    """In dicts, lists and tuples of any depth, as they are saved."""
+    state = {"own": {"a": torch.zeros(10), "deep": [{"b": torch.zeros(5)}, (torch.zeros(2), "x")]}, "n": 5}
+    assert tensor_bytes(state) == staged_bytes(state) == 40 + 20 + 8
+
+
 def test_views_and_shared_memory_cost_what_is_copied() -> None:
     """A view is saved as what it shows, and staged with all that is behind it, once."""
     whole = torch.zeros(1000)

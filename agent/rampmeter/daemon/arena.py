@@ -8,17 +8,17 @@ with one descriptor however many there are. Being memory without a name it does 
 import itertools
 import mmap
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from rampmeter import dcp
-from rampmeter.belonging import tensors_in
 from rampmeter.core.clock import Clock
 from rampmeter.core.errors import ConfigError
 from rampmeter.daemon.records import new_memory
+from rampmeter.leaves import tensors_in
 from rampmeter.savable import blaming, flaw_of
 
 _ALIGNED_BYTES = 64
@@ -222,19 +222,12 @@ def num_tensors(value: Any) -> int:
     return sum(num_tensors(item) for item in value) if isinstance(value, list) else 0
 
 
-def host_bytes(value: Any) -> int:
+def host_bytes(state: Mapping[str, Any]) -> int:
     """The bytes of a snapshot's tensors on this rank; 0 if one of them is not plain memory of the host."""
-    sizes = list(_host_sizes(value))
-    return 0 if None in sizes else sum(size for size in sizes if size is not None)
-
-
-def _host_sizes(value: Any) -> Iterator[int | None]:
-    if isinstance(value, dcp.DTensor):
-        with torch.no_grad():
-            value = value.to_local()
-    if isinstance(value, torch.Tensor):
-        is_here = dcp.is_plain(value) and value.device.type == "cpu" and flaw_of(value) is None
-        yield value.nbytes if is_here else None
-    elif isinstance(value, (Mapping, list)):
-        for item in value.values() if isinstance(value, Mapping) else value:
-            yield from _host_sizes(item)
+    total = 0
+    for tensor in tensors_in(state):
+        here = dcp.local_part(tensor)
+        if not dcp.is_plain(here) or here.device.type != "cpu" or flaw_of(here) is not None:
+            return 0
+        total += here.nbytes
+    return total
