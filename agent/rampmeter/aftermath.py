@@ -5,6 +5,7 @@ files, nor anything that is committed. In a job of many ranks rank 0 alone remov
 """
 
 import logging
+import threading
 
 from rampmeter import dcp
 from rampmeter.core.clock import Clock
@@ -30,6 +31,7 @@ class Aftermath:
         """Directories of failed saves that could not be removed yet: the storage was in trouble."""
         self._told: set[StepName] = set()
         self._troubles = Troubles()
+        self._telling = threading.Lock()
 
     def failure(self, save: Save, error: BaseException | None) -> BaseException | None:
         """What is committed stays so, whatever failed afterwards. Rank 0 knows; the others believe what they hear."""
@@ -40,13 +42,15 @@ class Aftermath:
         return error if save.joined is None or error is None else save.joined.cause_of(error)
 
     def tell(self, save: Save, error: BaseException | None) -> SaveReport:
-        """The report, told when it is first known."""
-        if save.report is None:
+        """The report, told once, when it is first known: a thread that watches may know before the one that flushes."""
+        with self._telling:
+            if save.report is not None:
+                return save.report
             reason = None if error is None else self._reason(save, error)
             save.report = save.as_report(reason, self._clock.now())
-            save.on_end(save.report)
-            if reason is None:
-                self._troubles.committed(save.name.step)
+        save.on_end(save.report)
+        if reason is None:
+            self._troubles.committed(save.name.step)
         return save.report
 
     def _reason(self, save: Save, error: BaseException) -> FailReason:

@@ -359,6 +359,8 @@ class Saver:
         unchecked: Sequence[str],
         norms: Sequence[KeyNorm],
     ) -> None:
+        if save.report is not None:
+            raise CommitError("it was told as failed while the storage hung", reason=FailReason.NO_PROGRESS)
         save.throttle.end()
         counters = save.counters()
         flush = flush_record(

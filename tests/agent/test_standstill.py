@@ -11,7 +11,7 @@ import torch
 from torch.distributed.checkpoint.filesystem import FileSystem, FileSystemWriter
 
 from rampmeter.daemon import watch
-from rampmeter.layout import Root
+from rampmeter.layout import METADATA_NAME, Root
 from rampmeter.report import SaveReport
 from rampmeter.throttle import Throttle
 from support.waiting import wait_for
@@ -22,10 +22,16 @@ LARGE_BYTES = 100_000
 
 
 class Storage:
-    """What hangs while `goes_on` is not set; `hangs` says that it has begun to."""
+    """It hangs while `goes_on` is not set, in values or where metadata are opened; `hangs` says that it has begun."""
 
     def __init__(self) -> None:
         self.hangs, self.goes_on = threading.Event(), threading.Event()
+        self.at_metadata = False
+
+    def pass_by(self, *, is_metadata: bool) -> None:
+        if is_metadata is self.at_metadata and not self.goes_on.is_set():
+            self.hangs.set()
+            self.goes_on.wait(LIMIT_S)
 
 
 STORAGE = Storage()
@@ -36,9 +42,8 @@ class _Stream:
         self._inner = inner
 
     def write(self, data: Any) -> int:
-        if memoryview(data).nbytes >= LARGE_BYTES and not STORAGE.goes_on.is_set():
-            STORAGE.hangs.set()
-            STORAGE.goes_on.wait(LIMIT_S)
+        if memoryview(data).nbytes >= LARGE_BYTES:
+            STORAGE.pass_by(is_metadata=False)
         written: int = self._inner.write(data)
         return written
 
@@ -49,6 +54,8 @@ class _Stream:
 class _FileSystem(FileSystem):
     @contextlib.contextmanager
     def create_stream(self, path: Any, mode: str) -> Iterator[Any]:
+        if Path(path).name.startswith(METADATA_NAME):
+            STORAGE.pass_by(is_metadata=True)
         with super().create_stream(path, mode) as inner:
             yield _Stream(inner)
 
@@ -67,6 +74,7 @@ def storage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Storage]:
     monkeypatch.setattr(watch, "STANDSTILL_S", 1.0)
     STORAGE.hangs.clear()
     STORAGE.goes_on.clear()
+    STORAGE.at_metadata = False
     yield STORAGE
     STORAGE.goes_on.set()
 
@@ -96,6 +104,22 @@ def test_a_flush_that_hangs_is_told_of_while_it_hangs(
     assert throttle.counters().done_bytes < 4 * LARGE_BYTES
     assert not root.step_names()
     assert save(saver, 3, STATE).committed
+
+
+def test_what_was_told_as_failed_is_not_committed_later(
+    root: Root, make_saver: Any, save: Any, storage: Storage
+) -> None:
+    """It hangs when all its bytes are there, and its lease is long another's when the storage lets go."""
+    storage.at_metadata = True
+    told: list[SaveReport] = []
+    saver = make_saver(writer_class=HangsForAWhile)
+    result = saver.begin(1, STATE, unpaced(), on_end=told.append)
+    wait_for(lambda: told, what="the end of the save")
+    assert told[0].reason == "no_progress"
+    storage.goes_on.set()
+    assert result.result(LIMIT_S).reason == "no_progress"
+    assert (len(told), root.step_names()) == (1, [])
+    assert save(saver, 2, STATE).committed
 
 
 def test_a_flush_that_may_not_write_is_not_given_up(root: Root, make_saver: Any, storage: Storage) -> None:
