@@ -155,7 +155,7 @@ def one_save_of(trace: list[str]) -> list[str]:
 
 @pytest.mark.system
 @pytest.mark.parametrize(
-    ("kind", "num_kills", "num_lines"), [("two_ranks", NUM_INSTANTS, 2), ("two_ranks_process", 3, 5)]
+    ("kind", "num_kills", "num_lines"), [("two_ranks", NUM_INSTANTS, 2), ("two_ranks_process", 6, 5)]
 )
 def test_kills_of_two_ranks(
     victims: Nursery, tmp_path: Path, kind: str, num_kills: int, num_lines: int

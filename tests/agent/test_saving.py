@@ -23,6 +23,7 @@ from rampmeter.manifest import read_manifest
 from rampmeter.restore import restore
 from rampmeter.saving import Saver, SaveReport
 from rampmeter.throttle import Throttle
+from support.flush_threads import wait_for_their_end
 from support.waiting import wait_for
 
 LIMIT_S = 60.0
@@ -363,8 +364,8 @@ def test_memory_threads_and_descriptors_stay_constant(root: Root, make_saver: An
     used: list[tuple[int, int, int]] = []
     for step in range(20):
         assert save(saver, step, state).committed
-        threads = sum(thread.name != "rampmeter-flush" for thread in threading.enumerate())
-        used.append((_rss_bytes(), threads, len(list(Path("/proc/self/fd").iterdir()))))
+        wait_for_their_end()
+        used.append((_rss_bytes(), threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))))
     assert used[-1][0] <= used[4][0] + 16 * MIB
     assert used[-1][1:] == used[4][1:]
 

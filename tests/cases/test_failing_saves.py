@@ -21,12 +21,13 @@ from rampmeter.report import SaveReport
 from rampmeter.saving import Saver
 from rampmeter.throttle import Throttle
 from support.case_state import keep_newest, loaded
+from support.flush_threads import wait_for_their_end
 from support.small_disk import may_mount, small_disk
 
 MIB = 1024 * 1024
 OFTEN: dict[str, Any] = {"interval_max_s": 0.05, "seed": 1}
 LIMIT_S = 60.0
-STATE_BYTES = 8 * MIB
+STATE_BYTES = 64 * MIB
 
 
 class Job:
@@ -111,7 +112,7 @@ def held_by(pid: int) -> tuple[int, int, int]:
 
 @pytest.mark.parametrize("mode", [Mode.THREAD, Mode.PROCESS])
 def test_c71_memory_threads_and_files_do_not_grow(root: Root, mode: Mode) -> None:
-    """Sixty saves of 8 MiB: after the last not a state more than after the tenth, here and in the process beside."""
+    """Sixty saves of 64 MiB: after the last not a state more than after the tenth, here and in the process beside."""
     state, found = {"table": torch.ones(STATE_BYTES // 4)}, []
     saver = Saver(root, root.claim_attempt(), job="case", mode=mode)
     for step in range(60):
@@ -121,6 +122,7 @@ def test_c71_memory_threads_and_files_do_not_grow(root: Root, mode: Mode) -> Non
         keep_newest(root, 1)
         if step in (9, 59):
             gc.collect()
+            wait_for_their_end()
             writer = saver._route._guardian.pid
             assert (writer is not None) == (mode is Mode.PROCESS)
             found.append([held_by(pid) for pid in (os.getpid(), writer) if pid is not None])
