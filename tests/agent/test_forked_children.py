@@ -33,6 +33,16 @@ TERMINATED = """
     child.kill()
 """
 
+PARENT_SAVES = """
+    steps = 0
+    while ckpt.last_save is None:
+        steps += 1
+        ckpt.step(steps, state)
+        time.sleep(0.01)
+    print("parent committed", ckpt.last_save.committed, flush=True)
+    print("beyond", sum(name.startswith("step-01") for name in os.listdir(root)), flush=True)
+"""
+
 SAVING = """
     pid = os.fork()
     if pid == 0:
@@ -50,13 +60,6 @@ SAVING = """
         os._exit(0)
     _, status = os.waitpid(pid, 0)
     print("child", status, flush=True)
-    steps = 0
-    while ckpt.last_save is None:
-        steps += 1
-        ckpt.step(steps, state)
-        time.sleep(0.01)
-    print("parent committed", ckpt.last_save.committed, flush=True)
-    print("beyond", sum(name.startswith("step-01") for name in os.listdir(root)), flush=True)
 """
 
 
@@ -75,7 +78,7 @@ def test_a_child_ends_by_the_signal_that_it_is_sent(programs: Nursery, tmp_path:
 
 def test_a_child_saves_nothing_and_its_parent_goes_on(programs: Nursery, tmp_path: Path) -> None:
     """Steps of a child commit nothing, its restore is refused, its close returns; the parent's saves go on."""
-    program = programs.start(JOB.format(root=str(tmp_path / "root"), body=SAVING))
+    program = programs.start(JOB.format(root=str(tmp_path / "root"), body=SAVING + PARENT_SAVES))
     assert program.wait() == 0
     assert program.lines == ["refused", "closed", "child 0", "parent committed True", "beyond 0"]
 
@@ -101,13 +104,6 @@ LOADING = """
     workers[0].terminate()
     workers[0].join(30)
     print("ended", workers[0].exitcode is not None, "noticed", ckpt.poll(), flush=True)
-    steps = 0
-    while ckpt.last_save is None:
-        steps += 1
-        ckpt.step(steps, state)
-        time.sleep(0.01)
-    print("parent committed", ckpt.last_save.committed, flush=True)
-    print("beyond", sum(name.startswith("step-01") for name in os.listdir(root)), flush=True)
     del loader, workers
 """
 
@@ -116,6 +112,6 @@ def test_workers_of_a_data_loader_save_nothing_and_end_by_their_signal(
     programs: Nursery, tmp_path: Path
 ) -> None:
     """Forked by torch's DataLoader while the job runs: a dataset that steps saves nothing, and no signal is ours."""
-    program = programs.start(JOB.format(root=str(tmp_path / "root"), body=LOADING))
+    program = programs.start(JOB.format(root=str(tmp_path / "root"), body=LOADING + PARENT_SAVES))
     assert program.wait() == 0
     assert program.lines == ["read 120", "ended True noticed False", "parent committed True", "beyond 0"]
